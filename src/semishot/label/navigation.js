@@ -70,6 +70,7 @@ function markRow({ grid, view, cursor }) {
 
 /** Show a view; the one that is shown already, without the filter. */
 export function go(page, to) {
+  page.fresh = false;
   if (to === page.view) { if (isFiltered(page)) applyFilter(page, NO_FILTER); return; }
   if (isGone(page.state, to)) { toast("This class is gone."); return; }
   history.pushState({ view: to }, "");

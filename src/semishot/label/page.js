@@ -22,7 +22,7 @@ const page = {
   filter: NO_FILTER,
   matches: null, // images whose files fit it; null: all
   cursor: { section: null, index: 0 },
-  fresh: true, // whether no view has been chosen yet
+  fresh: true, // whether no view has been chosen yet: kinds are shown when they are found
   crossed: new Set(), // images that do not belong to the row of kinds they are in
   lassoed: [], // images that were selected on the map
   judged: new Set(), // images of the audit whose answer is on its way

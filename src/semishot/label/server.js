@@ -114,7 +114,7 @@ export function serverOf(page, isHeld) {
     next.overlay(outbox.pending());
     if ([...outbox.sent, ...outbox.waiting.map(({ event }) => event)].some(({ kind }) => kind === "reject")) next.cutoff = state.cutoff; // the slider has moved since
     if (isGone(next, page.view)) page.view = page.view.startsWith("kind:") ? "kinds" : "all";
-    if (page.fresh && next.kinds.length && !next.classes.length) page.view = "kinds";
+    if (page.fresh && !selected.size && next.kinds.length && !next.classes.length) page.view = "kinds";
     if (next.event >= outbox.last) page.judged.clear();
     for (const image of selected) if (!next.rowOf.has(image)) selected.delete(image);
     draw(page, !first, focusedImage);
