@@ -21,7 +21,8 @@ from semishot.training.config import FleetConfig, Member, Recipe
 from semishot.training.requests import FleetRequest
 
 CPU = torch.device("cpu")
-TINY = Recipe(updates=6, filters=3, halvings=(3,), init_std=0.1)
+TINY = Recipe(updates=3, filters=3, halvings=(2,), init_std=0.1)
+"""Few updates: each multiplies what fleets of other sizes round differently by fifteen."""
 PRESET = presets.Preset("a test's", TINY)
 TABLE1 = published.TABLES["table1"]
 TWO_SPLITS = TableRequest(preset="tiny", splits=2)
@@ -123,7 +124,7 @@ def test_more_splits_train_only_the_missing(tiny_pool, tmp_path):
 
 def test_an_interrupted_fleet_is_resumed(finished, tiny_pool, tmp_path, monkeypatch):
     """Stop the last of the three fleets after a checkpoint: the next call trains only its rest."""
-    monkeypatch.setattr(loop, "CHUNK", 2)
+    monkeypatch.setattr(loop, "CHUNK", 1)
     monkeypatch.setattr(loop, "CHECKPOINT_SECONDS", 0.0)
     chunks = itertools.count(1)
     log = fleet_log.append_log
@@ -143,7 +144,7 @@ def test_an_interrupted_fleet_is_resumed(finished, tiny_pool, tmp_path, monkeypa
     steps = []
     monkeypatch.setattr(fleet_log, "append_log", lambda folder, step, *more: steps.append(step))
     records = table1(tiny_pool, tmp_path, splits=2)
-    assert steps == [4, 6]
+    assert steps == [2, 3]
     assert [r["episode_accuracies"] for r in records] == [
         r["episode_accuracies"] for r in finished[1]
     ]
@@ -183,7 +184,7 @@ def words(pool: ImagePool, model: str = "soft_kmeans", **more) -> FleetConfig:
 
 def test_a_fleet_by_the_words_of_the_command_line(tiny_pool):
     config = words(tiny_pool, updates=12, filters=5, options={"a": "2", "b": "0.5", "c": "False"})
-    assert config.recipe == replace(TINY, updates=12, halvings=(6,), filters=5)
+    assert config.recipe == replace(TINY, updates=12, halvings=(8,), filters=5)
     options = {"a": 2, "b": 0.5, "c": False}
     assert config.members == tuple(Member("soft_kmeans", seed, options) for seed in (4, 2))
     assert (config.dataset, config.data_fingerprint) == ("glyphs", tiny_pool.fingerprint)
@@ -225,7 +226,7 @@ def test_a_table_can_be_filled_a_row_at_a_time(finished, tiny_pool, tmp_path, mo
     rest = table1(*arguments)
     found = {key(r): r["accuracy"] for r in rest}
     assert found.keys() == whole.keys()
-    assert found == pytest.approx(whole, abs=0.01)  # fleets of other sizes round differently
+    assert found == pytest.approx(whole, abs=0.003)  # fleets of other sizes round differently
 
 
 @pytest.mark.parametrize(
