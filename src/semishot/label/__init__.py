@@ -31,6 +31,9 @@ class LabelRequest:
     crop: Path | None = None
     """Boxes of animals in MegaDetector's format, a .json: of each image, the square around the surest one
     is seen; the frame, if there is none."""
+    names: str | None = None
+    """Names of classes, separated by commas, to begin before the first label; with an encoder that was
+    trained with texts, clip-b32 or siglip-base."""
     burst: Annotated[float, Meta(ge=0)] | None = None
     """Photographs of a folder taken within so many seconds of each other, by EXIF, are answered as one."""
     cache: Path | None = None

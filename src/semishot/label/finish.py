@@ -282,12 +282,15 @@ def save_model(session: LabelingSession) -> Path:
 
     predictions, reader = session.caught_up(), session.reader
     answers = predictions.answers
-    if not (answers >= 0).any() or reader.encoder is None:
+    classes, known = predictions.state.classes, session.pile.names
+    class_features = {classes[n]: known[n] for n in classes.keys() & known.keys()}
+    if not ((answers >= 0).any() or class_features) or reader.encoder is None:
         raise InputError("a model needs a labeled image; label one first")
-    names = np.array([*predictions.state.classes.values(), -2, -1], object)  # by negative index
+    names = np.array([*classes.values(), -2, -1], object)  # by negative index
     labels, out = names[answers], reader.request.folder
     features = session.images.features[: len(labels)]
-    classifier, _ = fit_default(features, labels, predictions.state.reject or "auto")
+    reject = predictions.state.reject or "auto"
+    classifier, _ = fit_default(features, labels, reject, class_features)
     with Lock(out / LOCK):
         write_saved_model(out, reader.encoder, classifier)
     return out / SAVED_MODEL

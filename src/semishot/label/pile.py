@@ -104,6 +104,8 @@ class PileImages:
         self.changed: set[int] = set()
         self.given: dict[int, str] = {}
         """Image -> its label in --labeled."""
+        self.names: dict[str, NDArray[np.float32]] = {}
+        """Features of the names of classes that --names gives."""
         self.stamp = 0
         """Grows when something about rows that are there has changed."""
 
@@ -325,6 +327,7 @@ class PileReader:
     def _open(self) -> tuple["ImageEncoder", EmbeddingCache]:
         from semishot.sorter.encoders.encoder_options import DEFAULT
         from semishot.sorter.encoders.image_encoder import open_encoder, with_boxes
+        from semishot.sorter.labeled_images import features_of_names
         from semishot.sorter.out_folder import EMBEDDINGS
 
         if self.encoder is None or self.cache is None:
@@ -332,6 +335,8 @@ class PileReader:
             encoder = with_boxes(encoder, self.request.crop)
             folder = self.request.cache or self.request.folder / EMBEDDINGS
             self.cache = EmbeddingCache(folder, encoder.cached_as, encoder.features)
+            if self.request.names is not None:
+                self.images.names = features_of_names(encoder, self.request.names)
             self.encoder = encoder
         return self.encoder, self.cache
 

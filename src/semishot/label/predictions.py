@@ -135,6 +135,8 @@ class PredictedPile:
         """(P,), the first row of its near copies."""
         self.look_for_copies = False
         """Whether near copies are still to be found: in a large pile that takes seconds."""
+        self.names: dict[int, Array] = {}
+        """Class -> what its name looks like, from --names."""
         self.asked: list[int] = []
         self.kinds: list[list[int]] = []
 
@@ -198,7 +200,8 @@ class PredictedPile:
         basis = replace(basis, answers=answers, groups=groups, kinds=kinds)
         present = (self.flags & MISSING) == 0
         may_be_asked = (answers == -1) & (groups == images) & present
-        used = np.unique(answers[answers >= 0])
+        named = [index[number] for number in self.names if number in index]
+        used = np.unique([*answers[answers >= 0], *named]).astype(np.int64)
         if not len(used) or self.pile is None:
             return basis
         return self._learn(basis, used, excluded, may_be_asked)
@@ -206,20 +209,25 @@ class PredictedPile:
     def _learn(
         self, basis: Predictions, used: Array, excluded: dict[int, list[int]], may_be_asked: Array
     ) -> Predictions:
-        """used: indices of the classes that have labels. excluded: row -> classes that it is not in."""
+        """used: indices of the classes that have labels or a name in --names. excluded: row -> classes that
+        it is not in."""
         from semishot.estimator.labels import NAMED_STRANGER, UNLABELED
         from semishot.estimator.next_labels import question_worth
 
         assert self.pile is not None
         answers, count = basis.answers, len(basis.answers)
-        position = np.full(len(basis.classes) + 1, -1)  # among the classes that have labels
+        position = np.full(len(basis.classes) + 1, -1)  # among `used`
         position[used] = np.arange(len(used))
         others = np.where(answers == STRANGER, NAMED_STRANGER, UNLABELED)
         labels = np.where(answers >= 0, position[answers], others)
         for row, indices in excluded.items():
             if answers[row] == -1 and set(used.tolist()) <= set(indices):
                 labels[row] = NAMED_STRANGER  # none of the classes there are
-        learned = self.pile.learn(labels)
+        names = None
+        if self.names:
+            unnamed = np.full(self.pile.features.shape[1], np.nan)
+            names = np.stack([self.names.get(basis.classes[index], unnamed) for index in used])
+        learned = self.pile.learn(labels, names=names)
         assert learned.answer is not None  # a saved model has none
         stranger = np.where(labels == NAMED_STRANGER, 1.0, learned.answer.stranger)
         stranger[[row for row, indices in excluded.items() if STRANGER in indices]] = 0.0

@@ -155,6 +155,7 @@ class LabelingSession:
 
     def _publish(self) -> None:
         self._import_labels()
+        self._import_names()
         count = len(self.images.images)
         if count != self.pile.count and self._enough(count):
             self.pile.grow(count)
@@ -231,6 +232,12 @@ class LabelingSession:
         more = f" and {len(refused) - MOST_SHOWN:,} more" if len(refused) > MOST_SHOWN else ""
         self.import_problem = f"Labels that are not imported: {shown}{more}" if refused else ""
         self.imported = labels
+
+    def _import_names(self) -> None:
+        """The classes of --names, as soon as their features are known."""
+        if not self.pile.names and (names := self.images.names):
+            numbers = self.store.name_classes(names)
+            self.pile.names = dict(zip(numbers, names.values(), strict=True))
 
     def wait_until(self, good: Callable[[Predictions], bool], seconds: float) -> None:
         """Wait for predictions like these, unless a problem or the end keeps them away."""

@@ -287,6 +287,16 @@ class LabelStore:
         statements, refused = self._named(labels)
         return refused | self._answer(statements)
 
+    def name_classes(self, names: Iterable[str]) -> list[int]:
+        """The numbers of the classes of these names, which are made if needed."""
+        stored = [stored_name(name) for name in names]
+        with self.lock:
+            self.catch_up()
+            for name in stored:
+                if self._number_of(name) is None:
+                    self.add({"kind": "new", "name": name, "images": []})
+            return [self._number_of(name) or NONE for name in stored]
+
     def _named(self, labels: Mapping[bytes, str]) -> tuple[set[tuple[int, str]], dict[str, str]]:
         """Images and the names of their classes; and labels that cannot be names, and why."""
         statements, refused = set(), {}

@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -20,11 +21,14 @@ from huggingface_hub import constants
 from semishot.data.framing import Middle, Whole
 from semishot.errors import InputError
 from semishot.image_encoders import load_encoder, open_encoder, save_encoder
+from semishot.label import LabelRequest
+from semishot.label.finish import save_model
 from semishot.sorter.encoders.encoder_options import OnnxOptions
 from semishot.sorter.encoders.hub import find, options_of
 from support import hub as made
 from support.commands import printed, refusal
 from support.images import noise
+from support.labeling import serving
 from support.own_images import folders, save
 
 
@@ -207,6 +211,26 @@ def test_names_sort_before_the_first_label_and_labels_join_them(colors, tmp_path
     found = labels_in(out / "predictions.csv")
     assert all(name.startswith(label) for name, label in found.items() if name != "one.png")
     assert json.loads(printed(capsys, "predict", out, colors, "--json"))
+
+
+def test_label_begins_with_the_named_classes_filled(colors, tmp_path):
+    request = LabelRequest(
+        colors, out=tmp_path / "out", encoder="hf:some/clip", names="red, blue", device="cpu"
+    )
+    for _ in range(2):  # the second time, the classes are there
+        with serving(request) as (running, client):
+            state = client.until(lambda state: state["rows"] == 28 and state["judged"])
+            assert [name for _, name in state["classes"]] == ["red", "blue"]
+            files = {image: name for name, image in client.names(state).items()}
+            for image, guess in zip(state["image"], state["guess"], strict=True):
+                assert files[image].startswith(("green", state["classes"][guess][1]))
+            save_model(running.session)
+    green = next(image for image, name in files.items() if name.startswith("green"))
+    with serving(replace(request, names=None)) as (_, client):
+        client.until(lambda state: state["rows"] == 28)
+        assert not client.say(kind="new", name="green", images=[green])["guess"].count(0)
+    with serving(replace(request, encoder="omniglot")) as (running, client):
+        client.until(lambda _: "does not know words" in running.session.reader.progress.problem)
 
 
 @pytest.mark.parametrize(
