@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
 from measurement import about_tasks
-from pages import between, write_lines
+from pages import between, markdown, write_lines
 from pile_tasks.domains import Domain, domains
 from pile_tasks.tasks import Shape, Task, draw
 from semishot.estimator.kinds import find_kinds
@@ -35,7 +35,6 @@ from semishot.estimator.labels import NAMED_STRANGER, UNLABELED
 from semishot.estimator.next_labels import WORTH_FROM, question_worth, varied, worth_asking
 from semishot.estimator.pile import LabeledPile
 from semishot.system.files import read_json
-from speed_tables import markdown
 
 PAGE = Path(__file__).parents[1] / "docs" / "answers.md"
 RESULTS = Path(__file__).parents[1] / "results" / "answers.json"

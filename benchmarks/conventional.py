@@ -3,10 +3,7 @@
 Kind to itself: the images lie on the device as floats, and no loss is ever copied back.
 """
 
-import sys
 from collections.abc import Callable
-from pathlib import Path
-from types import ModuleType
 
 import torch
 from torch import Tensor, nn
@@ -14,9 +11,6 @@ from torch.nn import functional as F
 
 from semishot import refine
 from semishot.data.episodes import EpisodeShape
-
-CARRIED = Path(__file__).parents[1] / "carry" / "easyfsl"
-"""Where easyfsl may lie on a machine that cannot install it."""
 
 
 def conv4(channels: int, filters: int = 64) -> nn.Sequential:
@@ -48,63 +42,53 @@ def eager_updates(
     refiner_name: str | None, shape: EpisodeShape, images: Tensor, updates: int
 ) -> Callable[[], None]:
     """A function that does some updates of one run, on float images (I, C, H, W)."""
-    device = images.device
-    encoder = conv4(images.shape[1]).to(device)
-    refiner = None if refiner_name is None else refine.build(refiner_name).to(device)
+    encoder = conv4(images.shape[1]).to(images.device)
+    refiner = None if refiner_name is None else refine.build(refiner_name).to(images.device)
     modules = nn.ModuleList([encoder] if refiner is None else [encoder, refiner])
-    optimizer = torch.optim.Adam(modules.parameters(), lr=1e-3)
-    labels = torch.arange(shape.way, device=device).repeat_interleave(shape.query)
-    episodes = random_episodes(len(images), updates, shape).to(device)  # (E, B)
 
-    def run() -> None:
-        for episode in episodes:
-            logits = episode_logits(encoder, refiner, images[episode], shape)
-            loss = F.cross_entropy(logits, labels)
-            optimizer.zero_grad()
-            loss.backward()
-            optimizer.step()
+    def logits(episode: Tensor) -> Tensor:
+        return episode_logits(encoder, refiner, episode, shape)
 
-    return run
+    return adam_updates(logits, modules, shape, images, updates)
 
 
 def easyfsl_updates(shape: EpisodeShape, images: Tensor, updates: int) -> Callable[[], None]:
     """The same with easyfsl's Prototypical Network, which has no unlabeled images."""
-    device = images.device
-    model = load_easyfsl().PrototypicalNetworks(conv4(images.shape[1])).to(device)
+    from easyfsl.methods import PrototypicalNetworks
+
+    model = PrototypicalNetworks(conv4(images.shape[1])).to(images.device)
+    support_labels = torch.arange(shape.way, device=images.device).repeat_interleave(shape.shot)
+
+    def logits(episode: Tensor) -> Tensor:
+        support, _, query = episode.split(shape.sizes)
+        model.process_support_set(support, support_labels)
+        return model(query)
+
+    return adam_updates(logits, model, shape, images, updates)
+
+
+def adam_updates(
+    logits: Callable[[Tensor], Tensor],
+    model: nn.Module,
+    shape: EpisodeShape,
+    images: Tensor,
+    updates: int,
+) -> Callable[[], None]:
     optimizer = torch.optim.Adam(model.parameters(), lr=1e-3)
-    support_labels = torch.arange(shape.way, device=device).repeat_interleave(shape.shot)
-    query_labels = torch.arange(shape.way, device=device).repeat_interleave(shape.query)
-    episodes = random_episodes(len(images), updates, shape).to(device)
+    labels = torch.arange(shape.way, device=images.device).repeat_interleave(shape.query)
+    episodes = random_episodes(len(images), updates, shape).to(images.device)  # (E, B)
 
     def run() -> None:
         for episode in episodes:
-            support, _, query = images[episode].split(shape.sizes)
+            loss = F.cross_entropy(logits(images[episode]), labels)
             optimizer.zero_grad()
-            model.process_support_set(support, support_labels)
-            loss = F.cross_entropy(model(query), query_labels)
             loss.backward()
             optimizer.step()
 
     return run
 
 
-def load_easyfsl() -> ModuleType:
-    """Its file of Prototypical Networks, as published.
-
-    `easyfsl.methods` also loads its ResNets and with them torchvision, which is not needed here.
-    """
-    sys.path.append(str(CARRIED))
-    import easyfsl
-
-    methods = ModuleType("easyfsl.methods")
-    methods.__path__ = [str(Path(easyfsl.__file__).parent / "methods")]
-    sys.modules.setdefault("easyfsl.methods", methods)
-    import easyfsl.methods.prototypical_networks as found
-
-    return found
-
-
 def random_episodes(images: int, updates: int, shape: EpisodeShape) -> Tensor:
-    """(E, B) places in a pool of random images, on which every episode costs the same."""
+    """(E, B) indices of a pool of random images, on which every episode costs the same."""
     generator = torch.Generator().manual_seed(0)
     return torch.randint(images, (updates, shape.images), generator=generator)

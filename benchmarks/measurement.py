@@ -15,7 +15,7 @@ from semishot.system.devices import device_name, pick_device
 from semishot.system.files import write_json
 from semishot.system.processes import keep_freed_memory
 from semishot.training.run_folder import versions
-from speed_tables import table
+from summarize import table
 
 if TYPE_CHECKING:
     import torch
@@ -69,15 +69,22 @@ def result(
 ) -> dict[str, Any]:
     """device: None for the CPU, if torch computes nothing."""
     return {
-        "benchmark": benchmark,
-        "device": device_name(device) if device else f"{platform.machine()} CPU",
+        **about(benchmark, device_name(device) if device else f"{platform.machine()} CPU"),
         "device_type": device.type if device else "cpu",
-        "processor": processor(),
-        "versions": versions(),
-        "date": datetime.now(UTC).strftime("%Y-%m-%d"),
         "quick": quick,
         "settings": settings,
         "rows": rows,
+    }
+
+
+def about(benchmark: str, device: str) -> dict[str, Any]:
+    """How and when it was made."""
+    return {
+        "benchmark": benchmark,
+        "device": device,
+        "processor": processor(),
+        "versions": versions(),
+        "date": datetime.now(UTC).strftime("%Y-%m-%d"),
     }
 
 
@@ -93,14 +100,7 @@ def about_tasks(benchmark: str, **more: Any) -> dict[str, Any]:
     """What a file of results/classifier says of how it was made, and what is measured."""
     import torch
 
-    return {
-        "benchmark": benchmark,
-        "device": device_name(torch.device("cpu")),
-        "processor": processor(),
-        "versions": versions(),
-        "date": datetime.now(UTC).strftime("%Y-%m-%d"),
-        **more,
-    }
+    return {**about(benchmark, device_name(torch.device("cpu"))), **more}
 
 
 def command(name: str, measure: Measure, **flags: dict[str, Any]) -> None:

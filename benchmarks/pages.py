@@ -1,4 +1,4 @@
-"""Result files, and the parts of docs/ that are filled from them."""
+"""Result files, aligned tables, and the parts of docs/ that are filled from them."""
 
 import json
 from collections.abc import Sequence
@@ -38,3 +38,15 @@ def entries(value: Any) -> str:
 
 def dumped(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False, allow_nan=False)
+
+
+def markdown(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """The first column to the left, numbers to the right."""
+    wide = [max(len(row[c]) for row in [head, *rows]) for c in range(len(head))]
+    lines = [
+        "| "
+        + " | ".join(cell.rjust(w) if c else cell.ljust(w) for c, (cell, w) in enumerate(pairs))
+        for pairs in (list(zip(row, wide, strict=True)) for row in [head, *rows])
+    ]
+    rule = "|".join("-" * (w + 2) if not c else "-" * (w + 1) + ":" for c, w in enumerate(wide))
+    return "\n".join([f"{lines[0]} |", f"|{rule}|", *(f"{line} |" for line in lines[1:])])

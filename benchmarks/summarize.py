@@ -4,16 +4,14 @@ import argparse
 import json
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
-from pages import between, versions_of
-from speed_tables import Result, table
+from pages import between, markdown, versions_of
 
 ROOT = Path(__file__).parents[1]
 BEGIN, END = "<!-- speed tables -->", "<!-- /speed tables -->"
-TITLES = {
-    "update": "Time per update and run",
-    "label": "An answer in the browser",
-}
+Result = dict[str, Any]
+TITLES = {"update": "Time per update and run", "label": "An answer in the browser"}
 
 
 def page(results: Sequence[Result]) -> str:
@@ -44,6 +42,42 @@ def about(result: Result) -> str:
 def fill(document: str, tables: str) -> str:
     """The document with the tables between its marks."""
     return between(document, BEGIN, END, [tables])
+
+
+def table(result: Result) -> str:
+    """One result as a Markdown table, aligned so that it also reads well in a terminal."""
+    return {"update": updates, "label": answers}[result["benchmark"]](result)
+
+
+def updates(result: Result) -> str:
+    cases = list(dict.fromkeys(row["case"] for row in result["rows"]))
+    cells: dict[str, dict[str, str]] = {}
+    for row in result["rows"]:
+        name = row["contender"].replace("our fleet", f"our fleet of {row['runs']}")
+        time, times = number(row["us_per_update_and_run"]), number(row["times_faster_than_eager"])
+        cells.setdefault(name, {})[row["case"]] = f"{time} ({times}×)"
+    rows = [[name, *(found.get(case, "") for case in cases)] for name, found in cells.items()]
+    text = markdown(["µs per update and run (× faster than the eager loop)", *cases], rows)
+    return "\n\n".join([text, *result["settings"]["notes"]])
+
+
+def answers(result: Result) -> str:
+    held = result["settings"]
+    head = [f"{held['answers']} answers each", "pile", "median, ms", "95th percentile, ms"]
+    head += ["start, s", "server, MiB", "page, MiB"]
+    names = ("median_ms", "p95_ms", "start_seconds", "server_mib", "page_mib")
+    rows = [
+        [row["place"], f"{row['images']:,}", *(number(row[name]) for name in names)]
+        for row in result["rows"]
+    ]
+    busy = f"The load average was {held['load_average_before']:.1f} before it began."
+    return f"{markdown(head, rows)}\n\n{busy}"
+
+
+def number(value: float) -> str:
+    """Three digits that matter: 0.123, 1.23, 12.3, 123, 12,300."""
+    rounded = float(f"{value:.3g}")
+    return f"{value:#.3g}" if rounded < 100 else f"{rounded:,.0f}"
 
 
 def main() -> None:

@@ -6,12 +6,16 @@ from dataclasses import asdict
 from typing import Any
 
 import torch
+from torch import Tensor
 
-from conventional import eager_updates, easyfsl_updates
-from fleet import fleet_updates, random_images
+from conventional import eager_updates, easyfsl_updates, random_episodes
 from measurement import Rows, command, result, time_in_turns
 from semishot.data.episodes import EpisodeShape
-from semishot.training.config import SUPERVISED
+from semishot.paper.presets import PRESETS
+from semishot.training.config import SUPERVISED, Member
+from semishot.training.fleets import build_fleet
+from semishot.training.loop import build_optimizer
+from semishot.training.update import Chunk, can_fuse, chunk_runner
 
 CASES = {
     "supervised": (None, EpisodeShape(unlabeled=0)),
@@ -30,7 +34,9 @@ def measure(device: torch.device, quick: bool) -> dict[str, Any]:
     updates = 2 if quick else 50 if gpu else 6  # of one run between two looks at the clock
     rounds, seconds = (1, 1.0) if quick else (5, 2.0 if gpu else 4.0)
     count = 1000 if quick else 82_240  # as many as Omniglot has for training
-    images = random_images(count, 1, 28, device)
+    generator = torch.Generator().manual_seed(0)
+    images = torch.randint(256, (count, 1, 28, 28), generator=generator, dtype=torch.uint8)
+    images = images.to(device)
     floats = images.float() / 255
     rows: Rows = []
     notes = []
@@ -63,6 +69,20 @@ def measure(device: torch.device, quick: bool) -> dict[str, Any]:
     if "easyfsl" in sys.modules:
         found["versions"]["easyfsl"] = sys.modules["easyfsl"].__version__
     return found
+
+
+def fleet_updates(
+    model: str, runs: int, shape: EpisodeShape, images: Tensor, updates: int
+) -> Callable[[], Tensor]:
+    """A function that does some updates of a fleet and returns their losses, (E, R)."""
+    recipe, device = PRESETS["ren2018"].recipe, images.device
+    members = tuple(Member(model, seed) for seed in range(runs))
+    fleet = build_fleet(members, recipe, images.shape[1]).to(device).train()
+    fleet.encoder.fused = can_fuse(device, images.shape[2:], recipe.filters)
+    episodes = random_episodes(len(images), updates * runs, shape).unflatten(0, (updates, runs))
+    chunk = Chunk(episodes, None, [1e-3] * updates)
+    run = chunk_runner(fleet, build_optimizer(recipe, fleet), images, shape, chunk)
+    return lambda: run(chunk)()
 
 
 def table_rows(case: str, seconds: dict[Contender, float]) -> Rows:

@@ -6,10 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from pages import versions_of
+from pages import markdown, versions_of
 from pile_tasks.figures import PAIRED
 from pile_tasks.methods import BEFORE, OURS
-from speed_tables import markdown
 
 Found = dict[str, Any]
 BEGIN, END = "<!-- tables: python benchmarks/piles.py --page -->", "<!-- end of tables -->"

@@ -33,22 +33,14 @@ def run(tmp_path):
 
 
 @pytest.mark.slow
-def test_an_arm_trains_tests_and_writes_its_table(run):
-    out = run("authors-code")
-    records = json.loads((out / "cluster.json").read_text(encoding="utf-8"))
-    assert len(records) == 5
-    assert all(record["shot"] == 5 for record in records)
-    assert "5-shot" in (out / "cluster.html").read_text(encoding="utf-8")
-
-
-@pytest.mark.slow
-def test_arms_train_side_by_side_and_their_copies_are_tested(run):
-    cells = json.loads((run("arms") / "arms.json").read_text(encoding="utf-8"))
-    arms = {name.partition("/")[0] for name in cells}
-    assert len(arms) == 6
-    assert {*cells} == {f"{arm}/{step}" for arm in arms for step in ("end", 2)}
-    classes = {cell["split"] for cell in cells["weights/end"]}
-    rows = {(cell["model"], cell["distractors"]) for cell in cells["weights/end"]}
-    assert classes == {"val", "test"}
+def test_arms_train_side_by_side_and_end_in_a_table(run):
+    out = run("arms")
+    cells = json.loads((out / "arms.json").read_text(encoding="utf-8"))
+    assert len({cell["arm"] for cell in cells}) == 7
+    rows = {(cell["model"], cell["distractors"]) for cell in cells if cell["arm"] == "weights"}
     assert len(rows) == 3
-    assert all(0 <= cell["accuracy"] <= 100 for own in cells.values() for cell in own)
+    assert {cell["classes"] for cell in cells} == {"val", "test"}
+    assert all(0 <= share <= 100 for cell in cells for share in cell["accuracy"])
+    lines = (out / "arms.md").read_text(encoding="utf-8").splitlines()
+    assert len(lines) == 2 + len(cells)  # a line for each, beside the paper's cell
+    assert all("±" in line.split("|")[6] for line in lines[2:])
