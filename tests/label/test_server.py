@@ -55,7 +55,7 @@ def test_tabs_find_the_server_again_after_a_restart(asked):
 
 
 @pytest.mark.parametrize(("sent", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
-def test_stopping_says_where_the_answers_are(asked, sent, code):
+def test_a_signal_stops_the_server_and_says_that_answers_are_kept(asked, sent, code):
     with process(asked, stderr=subprocess.PIPE) as (server, address):
         assert address.startswith("http://127.0.0.1:")
         server.send_signal(sent)
@@ -63,7 +63,7 @@ def test_stopping_says_where_the_answers_are(asked, sent, code):
         assert server.wait(60) == code
     assert said.splitlines() == [
         f"Answers are kept in {asked.folder}. Press Ctrl-C to stop; nothing is lost.",
-        f"stopped; answers are in {asked.folder}",
+        "semishot: interrupted; answers are kept, and the same command continues",
     ]
 
 

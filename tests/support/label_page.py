@@ -44,10 +44,11 @@ class Tab:
 
     def show(self, text):
         """All files with this in their names, by the key for finding."""
+        self.go("all")
         self.press("/")
         self.page.keyboard.type(text)
-        line = self.page.locator("#find-list li", has_text=f"with “{text}”")
-        line.click()
+        self.wait("(text) => document.getElementById('title').textContent.includes(text)", text)
+        self.press("Enter")
 
     def press(self, *keys):
         for key in keys:
@@ -102,6 +103,9 @@ class Tab:
         self.go("all")
 
     def go(self, place):
+        """A view, with all of its images."""
+        if self.page.locator("#filter-form").is_visible():
+            self.page.click("#find")
         self.page.locator(f'.entry[data-view="{place}"]').click()
 
     def quiet(self):

@@ -1,10 +1,10 @@
-// The small dialogs: a new class, an edited class, finding by name, help; and what all dialogs do.
+// The small dialogs: a new class, an edited class, help; what all dialogs do; and the filter.
 
 import { answer, step } from "/answers.js";
-import { $, badge, counted, element, number, on, plainText, toast } from "/dom.js";
-import { focusTiles, go, showFound } from "/navigation.js";
+import { $, counted, element, number, on, plainText, toast } from "/dom.js";
+import { focusTiles } from "/navigation.js";
 import { post } from "/server.js";
-import { draw } from "/views.js";
+import { draw, isFiltered } from "/views.js";
 
 /** Back and a click outside close every dialog, and then the tiles have the keys again. */
 export function listenToDialogs(page) {
@@ -101,76 +101,6 @@ export function editClassDialog(page) {
   };
 }
 
-/** What opens it. */
-export function findDialog(page) {
-  let results = [], at = 0, searching = 0, searches = 0, asking = false, entered = false;
-  function search() {
-    const text = $("find-input").value.trim(), folded = text.toLocaleLowerCase(), selected = page.selected.size;
-    const rank = ({ name }) => name.toLocaleLowerCase().indexOf(folded);
-    const classes = page.state.classes.map(([id, name], index) => ({ id, name, index })).filter((found) => rank(found) >= 0);
-    results = classes.sort((a, b) => (rank(a) > 0) - (rank(b) > 0)).slice(0, 12).map((found) => ({
-      ...found,
-      what: selected ? `label ${counted(selected, "image")}` : "go to class",
-      run: () => (selected ? answer(page, found.id) : go(page, `class:${found.id}`)),
-    }));
-    at = 0;
-    entered = false;
-    asking = text.length > 0;
-    list();
-    clearTimeout(searching);
-    const mine = ++searches;
-    if (asking) searching = setTimeout(() => findFiles(text, mine), 120);
-  }
-  async function findFiles(text, mine) {
-    const response = await fetch(`/find?text=${encodeURIComponent(text)}`).catch(() => null);
-    const reply = response?.ok ? await response.json().catch(() => null) : null;
-    if (mine !== searches) return;
-    asking = false;
-    if (!reply) { $("find-none").textContent = "The server does not answer."; return; }
-    const { images, names } = reply, showing = (image) => () => showFound(page, text, image);
-    for (const image of images.slice(0, 8)) results.push({ image, name: plainText(names[image]?.[0] || `image ${image}`), what: "file", run: showing(image) });
-    if (images.length) results.push({ name: `All ${counted(images.length, "image")} with “${text}”`, what: "show", run: showing(images[0]) });
-    list();
-    if (entered && results.length) pick(0);
-  }
-  function list() {
-    $("find-none").textContent = results.length || !$("find-input").value.trim() ? "" : asking ? "Looking…" : "No class and no file has this in its name.";
-    $("find-list").replaceChildren(...results.map(({ index, image, name, what }, row) => {
-      const line = Object.assign(element("li"), { id: `found-${row}` });
-      line.setAttribute("role", "option");
-      line.setAttribute("aria-selected", row === at);
-      if (index !== undefined) line.append(badge(page.state, index));
-      if (image) line.append(Object.assign(element("img"), { src: `/thumb/${image}?of=${page.state.pile}`, alt: "" }));
-      line.append(element("span", "name", name), element("span", "what", what));
-      line.addEventListener("click", () => pick(row));
-      return line;
-    }));
-    if (results.length) $("find-input").setAttribute("aria-activedescendant", `found-${at}`);
-    else $("find-input").removeAttribute("aria-activedescendant");
-    $(`found-${at}`)?.scrollIntoView({ block: "nearest" });
-  }
-  function pick(row) {
-    if (!results[row]) { entered = asking; return; } // Enter may come before what is found
-    $("find-dialog").close();
-    results[row].run();
-  }
-  on("find-input", "input", search);
-  on("find-input", "keydown", (event) => {
-    const by = { Enter: 0, ArrowDown: 1, ArrowUp: -1 }[event.key];
-    if (by === undefined) return;
-    event.preventDefault();
-    if (!by) { pick(at); return; }
-    at = Math.max(0, Math.min(results.length - 1, at + by));
-    list();
-  });
-  return () => {
-    $("find-input").value = "";
-    $("find-dialog").showModal();
-    $("find-input").focus();
-    search();
-  };
-}
-
 /** What the filter lets through: a part of the name, a folder, days, and probabilities in percent. */
 export const NO_FILTER = { text: "", folder: "", first: "", last: "", least: 0, most: 100 };
 
@@ -200,12 +130,10 @@ export function listenToFilter(page) {
   let typing = 0;
   const read = () => applyFilter(page, Object.fromEntries(Object.keys(NO_FILTER).map((name) => [name, typeof NO_FILTER[name] === "number" ? Number($(`filter-${name}`).value) : $(`filter-${name}`).value.trim()])));
   on("filter-form", "input", () => { clearTimeout(typing); typing = setTimeout(read, 150); });
-  on("filter-form", "submit", (event) => event.preventDefault());
-  on("filter-clear", "click", () => applyFilter(page, NO_FILTER));
-  on("filter", "click", async () => {
-    const form = $("filter-form"), shown = form.hidden = !form.hidden;
-    $("filter").setAttribute("aria-expanded", !shown);
-    if (shown) { if (page.matches || page.filter.least || page.filter.most < 100) applyFilter(page, NO_FILTER); return; }
+  on("find", "click", async () => {
+    const hidden = $("filter-form").hidden = !$("filter-form").hidden;
+    $("find").setAttribute("aria-expanded", !hidden);
+    if (hidden) { focusTiles(page); if (isFiltered(page)) applyFilter(page, NO_FILTER); return; }
     $("filter-text").focus();
     const { folders } = await (await fetch("/files")).json();
     const options = folders.map(([folder, count]) => Object.assign(element("option", "", `${plainText(folder) || "the pile itself"} (${number(count)})`), { value: folder || "." }));

@@ -2,7 +2,7 @@
 
 import { NONE, STEPS } from "/state.js";
 
-const COLORS = 10, BRIEFLY = 2600, WITH_UNDO = 7000;
+const COLORS = 12, BRIEFLY = 2600, WITH_UNDO = 7000;
 
 export const $ = (id) => document.getElementById(id);
 export const on = (id, type, listener) => $(id).addEventListener(type, listener);

@@ -101,14 +101,6 @@ function show(page, to) {
   draw(page, false);
 }
 
-/** Show the files with this in their names, with the cursor on one of them. */
-export async function showFound(page, text, image) {
-  if (page.view !== "all") go(page, "all");
-  await applyFilter(page, { ...NO_FILTER, text });
-  const row = page.state.rowOf.get(image), section = page.grid.sections.find(({ rows }) => rows.includes(row));
-  if (section) moveTo(page, section.key, section.rows.indexOf(row));
-}
-
 function neighbourView(page, by) {
   const views = viewsOf(page).map(({ id }) => id).filter((id) => id && id !== "new");
   const to = views[views.indexOf(page.view) + by];
@@ -164,6 +156,7 @@ export function listenToKeys(page) {
 /** What a key does, if it does something. */
 function workOf(page, { key, target, shiftKey, altKey, ctrlKey, metaKey }) {
   const { state, selected, cursor, dialogs } = page, inLarge = $("large").open, letter = key.toLowerCase();
+  if (target.matches("#filter-form *")) return { Escape: () => $("find").click(), Enter: () => focusTiles(page) }[key]; // others are typed
   if (ctrlKey || metaKey) {
     if (letter === "z") return () => step(page, shiftKey ? "redo" : "undo");
     if (letter === "y") return () => step(page, "redo");
@@ -180,7 +173,7 @@ function workOf(page, { key, target, shiftKey, altKey, ctrlKey, metaKey }) {
   if (key === "-") return () => notThis(page, images);
   if (key === "Backspace" || key === "Delete") return () => clear(page, images);
   if (letter === "n") return () => dialogs.newClass(images);
-  if (key === "/") return dialogs.find;
+  if (key === "/" && !inLarge) return () => $("find").click();
   if (key === "?") return dialogs.help;
   if (key === "Enter" && shiftKey && !inLarge) return () => acceptSection(page, cursor.section);
   if (key === "Enter" && onTile && !target.matches("button, a")) return () => accept(page, images);
@@ -190,7 +183,6 @@ function workOf(page, { key, target, shiftKey, altKey, ctrlKey, metaKey }) {
     return key === " " && !target.matches("button") ? () => $("large").close() : null;
   }
   if (key === "Escape") return () => (selected.size || !isFiltered(page) ? (selected.clear(), repaintAll(page)) : applyFilter(page, NO_FILTER));
-  if (letter === "f") return () => $("filter").click();
   if (letter === "t") return () => $("captions").click();
   if (key === "PageDown" || key === "PageUp") return () => neighbourView(page, key === "PageDown" ? 1 : -1);
   if (!onTile) return null;

@@ -1,7 +1,7 @@
 // The page: views at the side, tiles in the middle, answers by key, click and box; here its parts come together.
 
 import { acceptSection, answer, press, step } from "/answers.js";
-import { editClassDialog, findDialog, helpDialog, listenToDialogs, listenToFilter, newClassDialog, NO_FILTER } from "/dialogs.js";
+import { editClassDialog, helpDialog, listenToDialogs, listenToFilter, newClassDialog, NO_FILTER } from "/dialogs.js";
 import { $, on, toast } from "/dom.js";
 import { finishDialog } from "/finish.js";
 import { Grid } from "/grid.js";
@@ -40,7 +40,7 @@ page.server = serverOf(page, watchHeld());
 page.outbox = outboxOf(page);
 listenToDialogs(page);
 const large = largeView(page);
-page.dialogs = { large, newClass: newClassDialog(page, large), edit: editClassDialog(page), find: findDialog(page), help: helpDialog(), finish: finishDialog() };
+page.dialogs = { large, newClass: newClassDialog(page, large), edit: editClassDialog(page), help: helpDialog(), finish: finishDialog() };
 
 $("size").value = tileSize();
 showCaptions();
@@ -48,9 +48,9 @@ on("size", "input", ({ target }) => { localStorage.setItem("size", target.value)
 on("order", "click", () => { page.least = !page.least; draw(page); });
 on("undo", "click", () => step(page, "undo"));
 on("redo", "click", () => step(page, "redo"));
-on("find", "click", page.dialogs.find);
 on("help", "click", page.dialogs.help);
 on("finish", "click", page.dialogs.finish);
+on("rest", "click", () => answer(page, 0, page.grid.sections.flatMap(({ key }) => ofKind(page, key))));
 on("captions", "click", () => { localStorage.setItem("captions", captions() ? "" : "on"); showCaptions(); });
 on("cutoff-slider", "input", ({ target }) => { page.state.cutoff = cutoffAt(target.value); draw(page, false); });
 on("cutoff-slider", "change", () => { const { lost, members } = page.state.putOut(); setReject(Math.min(0.999, Math.max(1e-9, (lost / members) * (1 + 1e-9)))); });

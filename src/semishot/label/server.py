@@ -2,7 +2,6 @@
 
 import contextlib
 import html
-import signal
 import socket
 import sys
 import threading
@@ -10,7 +9,6 @@ import webbrowser
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from types import FrameType
 
 import uvicorn
 
@@ -28,14 +26,6 @@ from semishot.system.locks import Lock
 LOCK, REDIRECT = ".label.lock", ".label-open.html"
 
 
-class Server(uvicorn.Server):
-    """uvicorn without its own handling of signals: see `stopped_by_signals`."""
-
-    @contextlib.contextmanager
-    def capture_signals(self) -> Iterator[None]:
-        yield
-
-
 @dataclass(frozen=True)
 class Running:
     """A server that is ready to run, and what it serves."""
@@ -48,7 +38,7 @@ class Running:
     """The address, without a token."""
 
     def run(self) -> None:
-        """Serve until it is interrupted, or `server.should_exit`."""
+        """Serve until `server.should_exit`, or a signal, which uvicorn raises again at the end."""
         self.server.run([self.listener])
 
     def address(self) -> str:
@@ -58,20 +48,10 @@ class Running:
 
 def label(request: LabelRequest) -> None:
     """Serve the page until it is interrupted."""
-    with opened(request) as running, stopped_by_signals(running.server) as received:
+    with opened(request) as running:
         announce(request, running.address())
         with contextlib.nullcontext() if request.no_browser else browser(request, running):
             running.run()
-    print(f"stopped; {where_answers_are(request.folder)}", file=sys.stderr)
-    sys.exit(143 if signal.SIGTERM in received else 130 if received else 0)
-
-
-def where_answers_are(out: Path) -> str:
-    """The last line of the command, which must be true."""
-    shown = printable(str(out))
-    if (out / DATABASE).exists():
-        return f"answers are in {shown}"
-    return f"{shown}/{DATABASE} was moved or deleted while it ran, and the answers in it"
 
 
 def announce(request: LabelRequest, address: str) -> None:
@@ -108,26 +88,6 @@ def browser(request: LabelRequest, running: Running) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def stopped_by_signals(server: uvicorn.Server) -> Iterator[list[int]]:
-    """Ctrl-C and SIGTERM stop the server in good order; the signals received.
-
-    Raising during startup or shutdown would corrupt the event loop.
-    """
-    received: list[int] = []
-
-    def stop(number: int, frame: FrameType | None) -> None:
-        received.append(number)
-        server.should_exit = True
-
-    before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield received
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-
-
-@contextlib.contextmanager
 def opened(request: LabelRequest) -> Iterator[Running]:
     """Check the request, take OUT, and begin to read the pile."""
     check_folders(request)
@@ -146,7 +106,7 @@ def opened(request: LabelRequest) -> Iterator[Running]:
         session, guard = LabelingSession(store, PileReader(request, store)), Guard(out)
         base = f"http://{shown_host(request.host)}:{port}"
         app = Pages(session, guard, base).app()
-        server = Server(settings(Doorkeeper(app, guard, request.host, port)))
+        server = uvicorn.Server(settings(Doorkeeper(app, guard, request.host, port)))
         session.start()
         stack.callback(session.stop)
         yield Running(server, listener, session, guard, base)

@@ -35,8 +35,9 @@ export function draw(page, glide = true, focusedImage = currentImage(page)) {
   $("order").hidden = view !== "none" && index < 0;
   $("order").textContent = least ? "Least sure first" : "Surest first";
   $("edit").hidden = index < 0;
+  $("rest").hidden = view !== "kinds" || !state.classes.length || !state.kinds.length;
   if (index >= 0) makeEdit($("edit"), state, index);
-  $("filter").setAttribute("aria-pressed", isFiltered(page));
+  $("find").setAttribute("aria-pressed", isFiltered(page));
   $("skipped").hidden = view !== "skipped";
   const hadFocus = document.activeElement?.classList.contains("tile");
   grid.fixed = view === "kinds" ? (page.phone.matches ? TYPICAL / 2 : TYPICAL) : 0;
@@ -61,7 +62,8 @@ function drawLikely({ state, arranged }) {
   $("likely-bar").style.setProperty("--right", right);
   $("likely").classList.toggle("done", ready);
   $("likely-text").textContent = `${percent(right * STEPS)} likely right`;
-  $("likely-wrong").textContent = unnamed ? `${counted(unnamed, "kind")} without a name` : wrong ? `about ${number(wrong)} still wrong` : "hardly any still wrong";
+  const kinds = unnamed ? `, ${counted(unnamed, "kind")} without a name` : "";
+  $("likely-wrong").textContent = `${wrong ? `about ${number(wrong)}` : "hardly any"} still wrong${kinds}`;
   $("check").hidden = state.classes.length < 2;
   $("check").classList.toggle("primary", ready && !done);
   $("finish").classList.toggle("primary", state.judged && done);
@@ -121,7 +123,7 @@ function drawCutoff(state) {
   });
   $("cutoff-picture").replaceChildren(...bars, shape("line", { x1: edge, x2: edge, y1: 0, y2: 56, class: "cut" }));
   const about = (value) => (value < 0.5 ? "none" : `about ${number(Math.round(value))}`);
-  $("cutoff-text").textContent = `Puts out ${number(effect.out)} of ${number(effect.of)}: ${about(effect.lost)} of these likely ${Math.round(effect.lost) === 1 ? "belongs" : "belong"} to a class, and ${about(effect.missed)} of the rest to none.`;
+  $("cutoff-text").textContent = `${number(effect.out)} of ${number(effect.of)} guesses are strangers: ${about(effect.lost)} of these likely ${Math.round(effect.lost) === 1 ? "belongs" : "belong"} to a class, and ${about(effect.missed)} of the rest to none.`;
   slider.setAttribute("aria-valuetext", $("cutoff-text").textContent);
   $("cutoff-reset").style.visibility = state.cutoff === null ? "hidden" : "visible";
 }
@@ -197,7 +199,7 @@ function headingOf(page) {
   const { state, arranged, view, filter } = page, byTouch = (tapped, typed) => (touch ? tapped : typed);
   if (isFiltered(page) && view === "all") {
     const count = filtered(page, [...state.image.keys()].filter((row) => state.hasTile(row))).length;
-    return [filter.text ? `Found: “${filter.text}”` : "Found", count ? `${counted(count, "image")} of ${number(state.rows)} ${count === 1 ? "fits" : "fit"} the filter.` : "No image fits the filter."];
+    return [filter.text ? `Found: “${filter.text}”` : "Found", count ? `${counted(count, "image")} of ${number(state.rows)} ${count === 1 ? "fits" : "fit"}.` : "No image fits."];
   }
   if (view === "kinds" && state.rows) {
     const left = state.kinds.length, begun = state.classes.length > 0;
