@@ -26,14 +26,13 @@ from semishot.report.render import grid_as_markdown
 from semishot.report.tables import Grid, GridCell, Measured, beside, standard_error
 from semishot.system.devices import pick_device
 from semishot.system.files import write_json, write_whole
-from semishot.training import fleet_training
+from semishot.training import loop
 from semishot.training.config import SEMI_SUPERVISED_INFERENCE, SUPERVISED, FleetConfig, read_config
 from semishot.training.evaluation import evaluate
 from semishot.training.examples import images_on
 from semishot.training.fleet_log import FleetLog, row_of
-from semishot.training.fleet_training import TrainingRequest, training
 from semishot.training.fleets import build_fleet, load_model, save_model
-from semishot.training.loop import build_optimizer, save_state
+from semishot.training.loop import TrainingRequest, build_optimizer, save_state, training
 from semishot.training.requests import FleetRequest
 from semishot.training.run_folder import MODEL_FILE, STATE_FILE
 
@@ -91,7 +90,7 @@ def start_from_authors_weights(config: FleetConfig, folder: Path) -> None:
 
 
 def train(configs: dict[str, FleetConfig], folders: dict[str, Path], pool: ImagePool) -> None:
-    fleet_training.FleetLog = Copies
+    loop.FleetLog = Copies
     images, told = images_on(pool, DEVICE), time.monotonic()
     rows, active = {arm: row_of(config) for arm, config in configs.items()}, {}
     for arm, config in configs.items():

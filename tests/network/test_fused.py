@@ -18,9 +18,8 @@ from semishot.training import loop
 from semishot.training.config import Classification, FleetConfig, Member, Recipe
 from semishot.training.examples import images_on, sample_maps
 from semishot.training.fleet_log import fixed_episodes, row_of
-from semishot.training.fleet_training import TrainingRequest, training
 from semishot.training.fleets import build_fleet
-from semishot.training.loop import build_optimizer
+from semishot.training.loop import TrainingRequest, build_optimizer, training
 from semishot.training.update import Chunk, captured_chunk, plain_chunk
 
 if not torch.cuda.is_available():

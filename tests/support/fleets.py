@@ -12,9 +12,8 @@ from semishot.network.protonet import ProtoNet
 from semishot.training.config import FleetConfig
 from semishot.training.examples import images_on
 from semishot.training.fleet_log import Row, row_of
-from semishot.training.fleet_training import TrainingRequest, training
 from semishot.training.fleets import build_fleet, load_model, save_model
-from semishot.training.loop import Event
+from semishot.training.loop import Event, TrainingRequest, training
 
 CPU = torch.device("cpu")
 

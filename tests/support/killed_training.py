@@ -16,7 +16,6 @@ from semishot.training import (
     classification,
     examples,
     fleet_log,
-    fleet_training,
     fleets,
     loop,
     run_folder,
@@ -24,10 +23,10 @@ from semishot.training import (
 )
 from semishot.training.config import FleetConfig
 from semishot.training.fleet_log import row_of
-from semishot.training.fleet_training import TrainingRequest, training
+from semishot.training.loop import TrainingRequest, training
 from support import killing as killed
 
-OURS = (classification, examples, files, fleet_training, fleets, loop, run_folder, update)
+OURS = (classification, examples, files, fleets, loop, run_folder, update)
 WATCHED = {
     "ours": {m.__file__ for m in OURS},
     "saving": {torch.serialization.__file__},

@@ -19,7 +19,7 @@ from semishot.data.pool import ImagePool
 from semishot.network.protonet import take_run
 from semishot.paper import presets
 from semishot.system.progress import SECONDS_BETWEEN_LINES
-from semishot.training import fleet_log, fleet_training, loop
+from semishot.training import fleet_log, loop
 from semishot.training.config import FleetConfig, Member, Recipe
 from semishot.training.fleet_log import (
     DASH,
@@ -30,8 +30,8 @@ from semishot.training.fleet_log import (
     fleet_table,
     row_of,
 )
-from semishot.training.fleet_training import TrainingRequest
 from semishot.training.fleets import build_fleet
+from semishot.training.loop import TrainingRequest
 from semishot.training.run_folder import read_log
 from support.fleets import CPU, fleet_config, interrupt, train_fleet, watch
 
@@ -194,7 +194,7 @@ def test_the_curves_are_the_numbers_of_the_log(whole):
 def test_training_is_bit_identical_without_validation_and_event_file(
     whole, tiny_pool, tmp_path, monkeypatch
 ):
-    monkeypatch.setattr(fleet_training, "fixed_episodes", lambda *_: None)
+    monkeypatch.setattr(loop, "fixed_episodes", lambda *_: None)
     watch(request(tiny_pool, tmp_path, tensorboard=False))
     assert not (tmp_path / "tensorboard").exists()
     model = "model.safetensors"

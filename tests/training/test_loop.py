@@ -15,13 +15,12 @@ from semishot.data.splits import labeled_split
 from semishot.errors import InputError
 from semishot.network.protonet import ProtoNet
 from semishot.system.locks import Lock
-from semishot.training import fleet_training, loop
+from semishot.training import loop
 from semishot.training.config import FleetConfig, Member, Recipe, learning_rate
 from semishot.training.examples import images_on
 from semishot.training.fleet_log import Row, row_of
-from semishot.training.fleet_training import TrainingRequest, training
 from semishot.training.fleets import build_fleet, load_model
-from semishot.training.loop import Event
+from semishot.training.loop import Event, TrainingRequest, training
 from semishot.training.run_folder import LOCK_FILE, read_log
 from support.fleets import CPU, fleet_config, interrupt, train_fleet, watch
 
@@ -289,7 +288,7 @@ def built(monkeypatch) -> list[ProtoNet]:
         fleets.append(build_fleet(*arguments))
         return fleets[-1]
 
-    monkeypatch.setattr(fleet_training, "build_fleet", build)
+    monkeypatch.setattr(loop, "build_fleet", build)
     return fleets
 
 

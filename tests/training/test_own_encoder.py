@@ -11,11 +11,11 @@ from semishot.errors import InputError
 from semishot.network.own_encoder import OwnEncoder
 from semishot.network.protonet import take_run
 from semishot.paper.plan import fleet_config
-from semishot.training import evaluation, fleet_training
+from semishot.training import evaluation, loop
 from semishot.training.config import FleetConfig, Member, Recipe
 from semishot.training.evaluation import evaluate_folder, pick_best
-from semishot.training.fleet_training import TrainingRequest, check_fleet
 from semishot.training.fleets import load_model
+from semishot.training.loop import TrainingRequest, check_fleet
 from semishot.training.requests import EvaluationRequest, FleetRequest, PickRequest, Where
 from support.fleets import CPU, interrupt, train_fleet
 from support.own_methods import own_module
@@ -108,7 +108,7 @@ def test_it_learns_and_what_is_saved_is_read_again(module, tiny_pool, tmp_path, 
 
 
 def test_a_resumed_training_ends_with_the_same_bits(module, tiny_pool, tmp_path, monkeypatch):
-    monkeypatch.setattr(fleet_training.loop, "CHUNK", 10)
+    monkeypatch.setattr(loop, "CHUNK", 10)
     config = config_of(module, tiny_pool, updates=30)
     train_fleet(config, tiny_pool, tmp_path / "whole")
     interrupt(

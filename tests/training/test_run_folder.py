@@ -1,4 +1,4 @@
-"""Where numbers come from: the digest of the code, the sessions of a training, the data."""
+"""Where numbers come from: the digest of the code, the parts of a training, the data."""
 
 import json
 from dataclasses import replace
@@ -24,7 +24,7 @@ def test_a_code_state_is_a_digest_of_files_that_make_numbers(monkeypatch):
     assert not rooms & {"label", "sorter", "report", "commands", "datasets", "workers", "system"}
 
 
-def test_sessions_add_up_and_name_each_device_and_code(tmp_path, monkeypatch):
+def test_parts_of_a_training_add_up_and_name_each_device_and_code(tmp_path, monkeypatch):
     path = tmp_path / run_folder.TRAINING_FILE
     assert run_folder.training_of(path) == {}
     ticks = iter([10.0, 11.5, 14.0, 0.0, 2.0])
@@ -35,13 +35,13 @@ def test_sessions_add_up_and_name_each_device_and_code(tmp_path, monkeypatch):
     assert run_folder.training_of(path)["training"]["seconds"] == 1.5
     first.save()
     monkeypatch.setattr(run_folder, "code_state", lambda: {"code": "two"})
-    run_folder.SessionLog(tmp_path, "a GPU", run_folder.read_sessions(path)).save()
+    run_folder.SessionLog(tmp_path, "a GPU", run_folder.training_of(path)["training"]).save()
     expected = {"code": "one + two", "commit": "c + ", "device": "a GPU", "date": first.date}
     assert run_folder.training_of(path)["training"] == {**expected, "seconds": 6.0}
 
 
-@pytest.mark.parametrize("content", [[], {"sessions": [{"code": 3}]}, {}])
-def test_a_damaged_file_of_sessions_is_named(content, tmp_path):
+@pytest.mark.parametrize("content", [[], {"code": 3}, {}])
+def test_a_damaged_file_of_a_training_is_named(content, tmp_path):
     path = tmp_path / run_folder.TRAINING_FILE
     path.write_text(json.dumps(content))
     with pytest.raises(InputError, match="training.json: "):

@@ -16,9 +16,9 @@ from semishot.errors import InputError
 from semishot.training import classification, loop
 from semishot.training.config import Classification, FleetConfig, Member, Recipe
 from semishot.training.fleet_log import row_of
-from semishot.training.fleet_training import TrainingRequest
 from semishot.training.fleets import build_fleet, center
-from semishot.training.run_folder import TRAINING_FILE, read_log, read_sessions
+from semishot.training.loop import TrainingRequest
+from semishot.training.run_folder import TRAINING_FILE, read_log, training_of
 from semishot.workers.engine import pack, unpack
 from support.fleets import CPU, fleet_config, interrupt, train_fleet, watch
 
@@ -75,14 +75,15 @@ def test_a_run_folder_holds_its_classifiers_too(whole, tiny_pool):
     assert [line["step"] for line in read_log(whole)] == [4, 8, 10]
 
 
-def test_the_sessions_of_both_stages_are_written_down(whole):
-    first, second = read_sessions(whole / TRAINING_FILE)
+def test_the_time_of_both_stages_is_written_down(whole):
+    own = training_of(whole / TRAINING_FILE)["training"]
     for path in (whole / classification.CLASSIFIERS).glob("*.json"):
-        assert read_sessions(path) == [first]
-    assert first["date"] <= second["date"]
+        first = training_of(path)["training"]
+        assert first["date"] == own["date"]
+        assert first["seconds"] < own["seconds"]
 
 
-def test_killed_right_after_a_checkpoint_no_session_is_lost(tiny_pool, tmp_path, monkeypatch):
+def test_killed_right_after_a_checkpoint_the_time_before_it_counts(tiny_pool, tmp_path, monkeypatch):
     request = TrainingRequest(two_stages(tiny_pool), tiny_pool, tmp_path, CPU, checkpoint_seconds=0)
     save = loop.save_state
 
@@ -94,11 +95,12 @@ def test_killed_right_after_a_checkpoint_no_session_is_lost(tiny_pool, tmp_path,
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
         patch.setattr(loop, "save_state", killed_after)
         watch(request)
+    before = training_of(tmp_path / TRAINING_FILE)["training"]
     watch(request)
-    sessions = read_sessions(tmp_path / TRAINING_FILE)
-    of_classifiers = next((tmp_path / classification.CLASSIFIERS).glob("*.json"))
-    assert sessions[:1] == read_sessions(of_classifiers)
-    assert len(sessions) == 3
+    after = training_of(tmp_path / TRAINING_FILE)["training"]
+    of_classifiers = training_of(next((tmp_path / classification.CLASSIFIERS).glob("*.json")))
+    assert of_classifiers["training"]["seconds"] < before["seconds"] < after["seconds"]
+    assert before["date"] == after["date"]
 
 
 @pytest.mark.parametrize(

@@ -24,12 +24,12 @@ def train(
         out: The run folder; by default a folder below --runs named after the settings.
     """
     from semishot.paper.reproduce import train_fleet
-    from semishot.training.run_folder import TRAINING_FILE, read_sessions
+    from semishot.training.run_folder import TRAINING_FILE, training_of
 
     folder = train_fleet(request, where, out, tensorboard)
     if ":" in request.model:
-        sessions = read_sessions(folder / TRAINING_FILE)
-        tell_of_changed((request.model, session["date"]) for session in sessions)
+        training = training_of(folder / TRAINING_FILE)
+        tell_of_changed((request.model, own["date"]) for own in training.values())
     print(folder)
 
 

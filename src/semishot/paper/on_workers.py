@@ -26,8 +26,7 @@ from semishot.system.locks import Lock
 from semishot.training.config import FleetConfig
 from semishot.training.examples import images_on
 from semishot.training.fleet_log import Row, announce, fleet_table, row_of
-from semishot.training.fleet_training import TrainingRequest, training
-from semishot.training.loop import Event
+from semishot.training.loop import Event, TrainingRequest, training
 from semishot.training.records import Record, records_so_far
 from semishot.training.run_folder import LOCK_FILE, MODEL_FILE
 from semishot.workers.engine import Array, Files, Task, pack, run, unpack

@@ -32,9 +32,8 @@ from semishot.training.config import SEMI_SUPERVISED_INFERENCE, FleetConfig
 from semishot.training.evaluation import FleetTest, measured
 from semishot.training.examples import images_on
 from semishot.training.fleet_log import announce, fleet_table, row_of
-from semishot.training.fleet_training import TrainingRequest, check_fleet, training
 from semishot.training.fleets import load_model
-from semishot.training.loop import Event
+from semishot.training.loop import Event, TrainingRequest, check_fleet, training
 from semishot.training.records import Record, records_so_far
 from semishot.training.requests import EPISODES, FleetRequest, Where
 from semishot.training.run_folder import LOCK_FILE, MODEL_FILE

@@ -24,7 +24,7 @@ from semishot.training.records import (
     read_result_file,
 )
 
-NOT_RESULTS = {"benchmark", "sessions"}
+NOT_RESULTS = {"benchmark", "seconds"}
 """Fields of files that lie beside results: of the speed, and of who trained a run or a classifier."""
 
 

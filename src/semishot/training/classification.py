@@ -7,7 +7,7 @@ Letters: R runs, E updates, B images of a batch, I labeled images.
 import hashlib
 import json
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -22,14 +22,17 @@ from semishot.data.splits import ClassImages, labeled_split, random_words, unifo
 from semishot.errors import InputError
 from semishot.network.classifier import QUARTERS, CosineHead, LinearClassifier, TurnedClassifier
 from semishot.network.encoder import ConvEncoder, embedding_features
+from semishot.network.protonet import ProtoNet
 from semishot.system.files import write_json
 from semishot.system.locks import Lock
+from semishot.system.structs import read_struct
 from semishot.system.tensor_files import is_whole, read_tensors, write_tensors
 from semishot.training import examples, loop, run_folder
 from semishot.training.config import Classification, Recipe
 from semishot.training.examples import Draw, images_on
 from semishot.training.fleet_log import Row, fleet_table
-from semishot.training.loop import CHECKPOINT_SECONDS, Event, Learner
+from semishot.training.loop import CHECKPOINT_SECONDS, Event, Learner, TrainingRequest
+from semishot.training.run_folder import Training, joined
 from semishot.training.update import Chunk
 
 BATCH = 100
@@ -128,12 +131,40 @@ def _train_alone(
     fleet = model, optimizer, recipe, names, folder, request.pool, images
     step = loop.resume(folder, model, optimizer, recipe.updates)
     yield from loop.learn(Learner(*fleet, draw, row, request.checkpoint_seconds), step)
-    sessions = {"sessions": run_folder.read_sessions(folder / run_folder.TRAINING_FILE)}
+    training = read_struct(Training, folder / run_folder.TRAINING_FILE)
     for run, (seed, file) in enumerate(files.items()):
         own = {k: t[run : run + 1] for k, t in model.encoder.state_dict().items()}
         if not is_whole(files[seed]):
-            write_json(file.with_suffix(".json"), sessions)
+            write_json(file.with_suffix(".json"), training)
             write_tensors(file, own, {})
+
+
+def start_from_classifiers(
+    request: TrainingRequest, fleet: ProtoNet, images: Tensor | None, row: Row
+) -> Generator[Event, None, Training]:
+    """Give each run the encoder that has learned to classify the labeled images of its split.
+
+    Returns how these encoders were trained.
+    """
+    config, first = request.config, request.config.recipe.first
+    assert first is not None
+    classifiers = ClassificationRequest(
+        request.pool,
+        config.recipe.of_classification(first),
+        request.device,
+        first=first,
+        checkpoint_seconds=request.checkpoint_seconds,
+    )
+    folder = request.classifiers or request.folder / CLASSIFIERS
+    seeds = dict.fromkeys(member.split_seed for member in config.members)
+    files = {seed: file_of(classifiers, seed, folder) for seed in seeds}
+    yield from train_together(classifiers, files, row, images)
+    encoders = {s: load_encoder(classifiers, file) for s, file in files.items()}
+    states = {seed: encoder.state_dict() for seed, encoder in encoders.items()}
+    for name, tensor in fleet.encoder.state_dict().items():
+        tensor.copy_(torch.cat([states[member.split_seed][name] for member in config.members]))
+    trained = [read_struct(Training, file.with_suffix(".json")) for file in files.values()]
+    return joined([part for i, part in enumerate(trained) if part not in trained[:i]])
 
 
 def untrained(pool: ImagePool, recipe: Recipe, seeds: Sequence[int]) -> ConvEncoder:
@@ -226,7 +257,7 @@ def check_labeled(pool: ImagePool, recipe: Recipe) -> None:
 
 def training_of_encoder(
     request: ClassificationRequest, seed: int, runs: Path
-) -> dict[str, run_folder.Training]:
+) -> dict[str, Training]:
     """`training` of a record with the encoder of this seed."""
     folder = runs / request.pool.name / CLASSIFIERS
     return run_folder.training_of(file_of(request, seed, folder).with_suffix(".json"))

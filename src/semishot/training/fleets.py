@@ -20,7 +20,7 @@ from semishot.data.framing import framing_from_json, to_json
 from semishot.data.pool import ImagePool, Indices
 from semishot.data.splits import labeled_split
 from semishot.errors import InputError, reason_of
-from semishot.network.encoder import BLOCKS, ConvEncoder
+from semishot.network.encoder import ConvEncoder
 from semishot.network.own_encoder import OwnEncoder
 from semishot.network.protonet import ProtoNet
 from semishot.network.sphere import Sphere
@@ -127,22 +127,16 @@ def load_model(source: Path, device: torch.device) -> tuple[FleetConfig, ProtoNe
 
 
 def sizes_of(config: FleetConfig, tensors: Mapping[str, Tensor]) -> tuple[int, int]:
-    """The channels of the images, and the size of an embedding for a recipe that puts them on a sphere.
+    """The channels of the images, and the size of an embedding if the file has the center of a sphere.
 
     Raises an error before anything is built if the weights do not match the configuration: a file that claims
     a million filters must contain them.
     """
-    shapes = [tuple(tensors[f"encoder.weights.{block}"].shape) for block in range(BLOCKS)]
-    channels, filters, runs = shapes[0][2], config.recipe.filters, len(config.members)
-    into = (channels, *[filters] * (BLOCKS - 1))
-    if shapes != [(runs, filters, each, 3, 3) for each in into]:
-        raise ValueError(f"its weights {shapes[0]} are not of {runs} runs with {filters} filters")
-    if not config.recipe.sphere:
-        return channels, 0
-    shape = tuple(tensors["sphere.center"].shape)
-    if len(shape) != 2 or shape[0] != runs or not shape[1] or shape[1] % filters:
-        raise ValueError(f"its sphere.center {shape} is not of {runs} runs with {filters} filters")
-    return channels, shape[1]
+    first, second = (tensors[f"encoder.weights.{block}"].shape for block in (0, 1))
+    filters, runs = config.recipe.filters, len(config.members)
+    if second[:3] != (runs, filters, filters):
+        raise ValueError(f"its weights {(*second,)} are not of {runs} runs with {filters} filters")
+    return first[2], tensors["sphere.center"].shape[1] if config.recipe.sphere else 0
 
 
 @torch.no_grad()

@@ -1,6 +1,8 @@
-"""The training loop, for episodes and for classification: updates, log lines, checkpoints, exact resume.
+"""Training: fleets on episodes in their run folders, and the loop of updates, which classifiers share.
 
-`fleet_training.py` trains fleets on episodes with it, `classification.py` classifiers on labeled images.
+A run folder holds `config.json`, `log.jsonl`, a checkpoint while training, `model.safetensors` after it, and
+TensorBoard's event files if requested. If the recipe trains classifiers first, their encoders are beside the
+run folders of a data set, or in it.
 """
 
 import hashlib
@@ -9,7 +11,8 @@ import math
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from contextlib import closing
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from importlib.util import find_spec
 from pathlib import Path
@@ -19,18 +22,33 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from semishot.data.episodes import EpisodeShape
+from semishot import datasets
+from semishot.data.episodes import EpisodeShape, check_enough
 from semishot.data.pool import ImagePool
+from semishot.data.splits import labeled_split
 from semishot.errors import InputError
 from semishot.network.adam import Adam, NesterovSGD
 from semishot.network.classifier import LinearClassifier
+from semishot.network.encoder import embedding_features
 from semishot.system.devices import device_name
-from semishot.system.files import read_regular, reading, write_whole
-from semishot.system.tensor_files import MOST_BYTES, DamagedError
-from semishot.training import run_folder
-from semishot.training.config import Recipe, learning_rate
-from semishot.training.examples import CHUNK_BYTES, Draw, pixels_of
-from semishot.training.fleet_log import FleetLog, Row
+from semishot.system.files import read_regular, reading, sweep, write_whole
+from semishot.system.locks import Lock
+from semishot.system.tensor_files import MOST_BYTES, DamagedError, is_whole
+from semishot.training.config import FleetConfig, Recipe, learning_rate, read_config
+from semishot.training.examples import CHUNK_BYTES, Draw, pixels_of, training_episodes
+from semishot.training.fleet_log import EventFile, FleetLog, Row, fixed_episodes, has_events
+from semishot.training.fleets import build_fleet, center, save_model, try_method
+from semishot.training.run_folder import (
+    CONFIG_FILE,
+    LOCK_FILE,
+    MODEL_FILE,
+    STATE_FILE,
+    TRAINING_FILE,
+    SessionLog,
+    Training,
+    cut_log,
+    training_of,
+)
 from semishot.training.update import (
     Chunk,
     Model,
@@ -58,6 +76,85 @@ class Event(Enum):
 
 
 @dataclass(frozen=True)
+class TrainingRequest:
+    """Train this fleet on these images in this folder."""
+
+    config: FleetConfig
+    pool: ImagePool
+    folder: Path
+    device: torch.device
+    checkpoint_seconds: float = field(default_factory=lambda: CHECKPOINT_SECONDS)
+    tensorboard: bool = False
+    classifiers: Path | None = None
+    """Where encoders that were trained as classifiers first are kept, for all fleets that need the same;
+    None: in the run folder."""
+
+
+def training(request: TrainingRequest, images: Tensor | None, row: Row) -> Iterator[Event]:
+    """Train the fleet, resuming if it was interrupted, and leave its model in the folder.
+
+    `images` are the pool's, on the device; if None, each chunk's are sent ahead of its updates. It yields
+    while the device works, and while another process trains this fleet. `row` shows the progress.
+    """
+    config, folder = request.config, request.folder
+    check_fleet(config, request.pool, folder)
+    config = replace(config, framing=datasets.framing(request.pool))
+    if unfinished(folder):  # a finished fleet may be on a read-only disk
+        lock = Lock(folder / LOCK_FILE)
+        while not lock.acquire():
+            yield Event.WAITING
+        with lock:
+            sweep(folder, age=0)
+            if not is_whole(folder / MODEL_FILE):
+                if (folder / MODEL_FILE).exists():
+                    print(f"{folder / MODEL_FILE} is damaged; it is trained again", file=sys.stderr)
+                yield from _train_alone(replace(request, config=config), images, row)
+                return
+            (folder / STATE_FILE).unlink(missing_ok=True)
+    row.begin(row.updates)
+    if request.tensorboard and not has_events(folder):
+        EventFile(folder, config, config.recipe.updates).close()
+
+
+def unfinished(folder: Path) -> bool:
+    """Whether there is something to train, or to clean up after a killed process."""
+    leftovers = any((folder / name).exists() for name in (STATE_FILE, LOCK_FILE))
+    return leftovers or not is_whole(folder / MODEL_FILE)
+
+
+def _train_alone(request: TrainingRequest, images: Tensor | None, row: Row) -> Iterator[Event]:
+    """`training`, once this process holds the folder's lock."""
+    config, pool, folder = request.config, request.pool, request.folder
+    recipe = config.recipe
+    if not (folder / CONFIG_FILE).exists():
+        write_whole(folder / CONFIG_FILE, config.to_json())
+    _, channels, *size = pool.images.shape
+    features = embedding_features(recipe.filters, size)  # which a sphere needs
+    fleet = build_fleet(config.members, recipe, channels, features).to(request.device)
+    optimizer = build_optimizer(recipe, fleet)
+    step = resume(folder, fleet, optimizer, recipe.updates)
+    cut_log(folder, step)
+    earlier = None
+    if not step and recipe.first is not None:
+        from semishot.training.classification import start_from_classifiers  # it uses this loop
+
+        earlier = yield from start_from_classifiers(request, fleet, images, row)
+    if not step and fleet.sphere is not None:
+        center(fleet, config, pool)
+    with closing(FleetLog(folder, fleet, row)) as log:
+        log.validation = fixed_episodes(config, pool, CHUNK)
+        log.events = EventFile(folder, config, step) if request.tensorboard else None
+        named = fleet, optimizer, recipe, config.run_names, folder, pool, images
+        shown, before = (row, request.checkpoint_seconds), row.updates - recipe.updates
+        draw = training_episodes(config, pool)
+        yield from learn(Learner(*named, draw, *shown, config.shape, log, before), step, earlier)
+    if fleet.sphere is not None:
+        center(fleet, config, pool)
+    save_model(folder / MODEL_FILE, config, fleet)
+    (folder / STATE_FILE).unlink(missing_ok=True)
+
+
+@dataclass(frozen=True)
 class Learner:
     """R runs that train as one network, what they see, and the folder of their checkpoints."""
 
@@ -81,20 +178,17 @@ class Learner:
     """Those of the stage before, in the same row."""
 
 
-def learn(
-    learner: Learner, step: int, earlier: Sequence[run_folder.TrainingSession] = ()
-) -> Iterator[Event]:
+def learn(learner: Learner, step: int, earlier: Training | None = None) -> Iterator[Event]:
     """Train from update `step` to the end of the recipe.
 
     The loop yields while the device works, so that several fleets can share a GPU: each starts its next
-    chunk while those of the others run. `earlier` are the sessions of the stage before; those of a resumed
-    training are in its folder.
+    chunk while those of the others run. `earlier` is the stage before; a resumed training is in its folder.
     """
     model, recipe, row = learner.model.train(), learner.recipe, learner.row
     device = model.encoder.weights[0].device
     if step:
-        earlier = run_folder.read_sessions(learner.folder / run_folder.TRAINING_FILE) or earlier
-    sessions = run_folder.SessionLog(learner.folder, device_name(device), earlier)
+        earlier = training_of(learner.folder / TRAINING_FILE).get("training", earlier)
+    session = SessionLog(learner.folder, device_name(device), earlier)
     chunks = draw_chunks(learner, step, device)
     coming = next(chunks, None)
     if coming is not None:
@@ -124,13 +218,13 @@ def learn(
             learner.log.write(step, chunk.rates[-1], torch.cat(recent).mean(0).tolist())
         recent.clear()
         if time.monotonic() - saved > learner.checkpoint_seconds:
-            sessions.save()  # first: a checkpoint must not be of a session nobody knows
+            session.save()  # first: a checkpoint must not be of a session nobody knows
             parts = {"model": model.state_dict(), "optimizer": learner.optimizer.state_dict()}
             save_state(learner.folder, {**parts, "step": step})
             saved, event = time.monotonic(), Event.SAVED
     for share_done in shares_done_of(model):
         share_done.fill_(1.0)
-    sessions.save()
+    session.save()
 
 
 def draw_chunks(learner: Learner, step: int, device: torch.device) -> Iterator[Chunk]:
@@ -176,6 +270,28 @@ def diverged(learner: Learner, numbers: Tensor, step: int) -> InputError:
     )
 
 
+def check_fleet(
+    config: FleetConfig, pool: ImagePool, folder: Path, advice: str | None = None
+) -> None:
+    """Raise errors early: the folder of another training, episodes the pool is too small for, a method
+    outside the package that does not work. `advice` is that of `check_enough`."""
+    written = folder / CONFIG_FILE
+    if written.exists() and read_config(written) != config:
+        raise InputError(
+            f"{written} is another training; choose another --out or delete the folder"
+        )
+    split = labeled_split(pool.of_split("train"), config.recipe.labeled_fraction, 0)
+    check_enough(split, config.shape, advice=advice)
+    own = [member for member in config.members if ":" in member.model]
+    if (own or config.recipe.encoder) and unfinished(folder):
+        _, channels, *size = pool.images.shape
+        features = embedding_features(config.recipe.filters, size)
+        fleet = build_fleet(config.members, config.recipe, channels, features)
+        features = fleet.encoder.features(size)
+        if own:
+            try_method(fleet, config.shape, features, training=True)
+
+
 def build_optimizer(recipe: Recipe, model: Model) -> torch.optim.Optimizer:
     """Adam, with L2 on the convolution weights alone, or SGD, with L2 on all but scalars."""
     captured = is_captured(model)
@@ -206,12 +322,12 @@ def save_state(folder: Path, state: Mapping[str, Any]) -> None:
     buffer = io.BytesIO()
     torch.save(state, buffer)
     content = buffer.getvalue()
-    write_whole(folder / run_folder.STATE_FILE, content + hashlib.sha256(content).digest())
+    write_whole(folder / STATE_FILE, content + hashlib.sha256(content).digest())
 
 
 def resume(folder: Path, model: Model, optimizer: torch.optim.Optimizer, updates: int) -> int:
     """Load the checkpoint, if there is one, and return its number of updates; 0 if it is damaged."""
-    path = folder / run_folder.STATE_FILE
+    path = folder / STATE_FILE
     if not path.exists():
         return 0
     try:

@@ -1,4 +1,4 @@
-"""The files of a run folder, and which code, data and sessions made its numbers. Loads no torch."""
+"""The files of a run folder, and which code, data and devices made its numbers. Loads no torch."""
 
 import json
 import platform
@@ -11,7 +11,7 @@ from functools import cache
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
-from typing import NotRequired, TypedDict
+from typing import Literal, NotRequired, TypedDict
 
 import numpy as np
 
@@ -25,7 +25,7 @@ CONFIG_FILE, LOG_FILE, MODEL_FILE = "config.json", "log.jsonl", "model.safetenso
 STATE_FILE, LOCK_FILE = "state.pt", ".lock"
 """While it trains: the last checkpoint, and the lock."""
 TRAINING_FILE = "training.json"
-"""A `TrainingSession` for each process that trained it."""
+"""Its `Training`, up to the last checkpoint."""
 MOST_LOG = 2**34
 PARTIAL = "partial"
 """The preparation of a pool that lacks classes of its data set: no published number refers to it."""
@@ -73,25 +73,8 @@ def cut_log(folder: Path, step: int) -> None:
     write_whole(folder / LOG_FILE, kept)
 
 
-class TrainingSession(TypedDict):
-    """A process that trained a fleet, or a part of its updates."""
-
-    code: str
-    commit: str
-    command: str
-    device: str
-    date: str
-    seconds: float
-
-
-class SessionFile(TypedDict):
-    """The content of `training.json`."""
-
-    sessions: list[TrainingSession]
-
-
 class Training(TypedDict):
-    """How a fleet was trained, over all its sessions; different values are joined by ` + `."""
+    """How a fleet was trained, by one process or by several; different values are joined by ` + `."""
 
     code: str
     commit: str
@@ -104,47 +87,44 @@ class Training(TypedDict):
 
 @dataclass
 class SessionLog:
-    """The sessions of a run folder, this one last. A killed process loses the time since its last `save`,
-    as it loses its updates."""
+    """What this process trains of a run folder. If killed it loses the time since its last `save`, as it
+    loses its updates."""
 
     folder: Path
     device: str
-    earlier: Sequence[TrainingSession] = ()
-    """Those whose updates this one continues."""
+    earlier: Training | None = None
+    """What it continues."""
     date: str = field(init=False, default_factory=lambda: now())
     begun: float = field(init=False, default_factory=lambda: time.monotonic())
 
     def save(self) -> None:
-        own = {
-            "commit": "",
-            **code_state(),
-            "command": provenance.command(),
-            "device": self.device,
-            "date": self.date,
-            "seconds": round(time.monotonic() - self.begun, 3),
-        }
-        write_json(self.folder / TRAINING_FILE, {"sessions": [*self.earlier, own]})
+        code, commit = code_state()["code"], code_state().get("commit", "")
+        seconds = round(time.monotonic() - self.begun, 3)
+        own = Training(
+            code=code, commit=commit, device=self.device, date=self.date, seconds=seconds
+        )
+        parts = [own] if self.earlier is None else [self.earlier, own]
+        write_json(self.folder / TRAINING_FILE, joined(parts))
 
 
-def read_sessions(path: Path) -> list[TrainingSession]:
-    """Those of a `training.json`; none if there is no such file."""
-    return read_struct(SessionFile, path)["sessions"] if path.exists() else []
+def joined(parts: Sequence[Training]) -> Training:
+    """One training in several parts, one after the other."""
+
+    def each(name: Literal["code", "commit", "device"]) -> str:
+        return " + ".join(dict.fromkeys(x for part in parts for x in part[name].split(" + ")))
+
+    return Training(
+        code=each("code"),
+        commit=each("commit"),
+        device=each("device"),
+        date=parts[0]["date"],
+        seconds=round(sum(part["seconds"] for part in parts), 3),
+    )
 
 
 def training_of(path: Path) -> dict[str, Training]:
-    """`training` of a record, from a file of sessions; nothing if there is none."""
-    sessions = read_sessions(path)
-    if not sessions:
-        return {}
-    codes, commits, devices = (
-        " + ".join(dict.fromkeys(texts))
-        for texts in zip(*((s["code"], s["commit"], s["device"]) for s in sessions), strict=True)
-    )
-    seconds = round(sum(session["seconds"] for session in sessions), 3)
-    date = sessions[0]["date"]
-    return {
-        "training": Training(code=codes, commit=commits, device=devices, date=date, seconds=seconds)
-    }
+    """`training` of a record, from a `training.json`; nothing if there is none."""
+    return {"training": read_struct(Training, path)} if path.exists() else {}
 
 
 @cache
