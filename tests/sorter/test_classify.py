@@ -292,12 +292,12 @@ def test_hostile_names_stay_names(capsys, tmp_path):
         for cell in row.values():
             assert not cell.startswith(("=", "+", "-", "@", "\t", "\r"))
     assert {row["label"] for row in table("out/predictions.csv")} <= {
-        "'=cmd|' C calc'!A1\n\x1b[2J",
+        "'=cmd|' C calc'!A1 ?[2J",
         "'-1x",
-        "stri\\udcffpes",
+        "stri?pes",
     }
     assert "<script>alert(1)<" not in Path("out/report.html").read_text(encoding="utf-8")
-    allowed = {"=cmd%7C' C calc'!A1%0A%1B[2J", "%2D1x", "stri%ED%B3%BFpes", "stranger"}
+    allowed = {"=cmd%7C' C calc'!A1 %3F[2J", "%2D1x", "stri%3Fpes", "stranger"}
     assert {p.name for p in Path("out/sorted").iterdir()} <= allowed
     assert len([p for p in Path("out/sorted").rglob("*") if p.is_file()]) == 12
     printed(capsys, "undo", "out")
@@ -309,7 +309,7 @@ def test_copies_conflicts_and_empty_classes_are_noted(capsys, tmp_path):
     shutil.copy(labeled / "cross/0.png", labeled / "circle/x.png")
     shutil.copy(labeled / "cross/1.png", pile / "cross-x.png")
     shutil.copy(pile / "more/circle-0.png", pile / "circle-x.png")
-    save(draw("cross", 5), labeled / "Cross " / "0.png")
+    save(draw("cross", 5), labeled / "cro_ss" / "0.png")
     (labeled / "nothing").mkdir()
     (labeled / "broken").mkdir()
     (labeled / "broken/a.jpg").write_text("x")
@@ -317,11 +317,12 @@ def test_copies_conflicts_and_empty_classes_are_noted(capsys, tmp_path):
     for note in (
         "class nothing has no images: left out",
         "class broken has no readable image: left out",
-        f"{labeled}/circle/x.png and {labeled}/cross/0.png are one image in two classes",
+        f"{labeled}/circle/x.png and {labeled}/cross/0.png are one image in two classes: it is taken for "
+        "circle",
         "1 of the pile is a copy of a labeled image, and takes its label",
         "1 of the pile is a copy of another in it",
-        "'Cross ' and 'cross' are 2 classes whose names differ only in case, spaces or the encoding of "
-        "letters: if they are one class, give it one name",
+        "'cro_ss' and 'cross' are 2 classes whose names differ only in case, spaces, _ or -: if they are one "
+        "class, give it one name",
     ):
         assert f"Note: {note}." in said
     (copy,) = [row for row in pile_rows("out/predictions.csv") if "cross-x" in row["path"]]
@@ -408,7 +409,7 @@ def test_wrong_use_is_one_line(capsys, tmp_path, monkeypatch):
             "no encoder 'photo': choose photos, photos-lite0, omniglot",
         ),
         ([*both, "--labels", "l.npy"], "--labels belong to .npy features"),
-        (["--labeled", labeled], "is a folder: pass --unlabeled"),
+        (["--labeled", labeled], "pass --unlabeled, the folder of the pile"),
         (["--labeled", "all.csv"], "no images to sort in all.csv"),
         (["--labeled", "all.csv", "--unlabeled", "file"], "--unlabeled file is not a folder"),
         (["--labeled", "all.csv", "--unlabeled", "p.zip"], "p.zip is not a folder, but an archive"),

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from semishot.errors import InputError
-from semishot.sorter.label_events import MOST_CLASSES, ConflictError, LabelState, checked
+from semishot.sorter.label_events import ConflictError, LabelState, checked
 from semishot.sorter.labels import DATABASE, LostDatabaseError, open_store
 
 DIGESTS = [bytes([n]) * 32 for n in range(6)]
@@ -130,9 +130,6 @@ def test_answers_that_do_not_fit_change_nothing(store):
         with pytest.raises(ConflictError, match=reason):
             store.add(event)
     assert (store.state, store.version) == (before, 1)
-    store.state.classes = {n: str(n) for n in range(1, MOST_CLASSES + 1)}
-    with pytest.raises(ConflictError, match="1,000 classes are the maximum"):
-        store.add(new("one more"))
 
 
 @pytest.mark.parametrize(
@@ -145,9 +142,9 @@ def test_answers_that_do_not_fit_change_nothing(store):
         ({"kind": "answer", "set": [[0, [0.5]]]}, "set.*expected `int`, got `float`"),
         ({"kind": "merge", "class": 1}, "missing required field `into`"),
         ({"kind": "undo", "more": 1}, "unknown field more"),
-        ({"kind": "new", "name": "x" * 101, "images": []}, "has 1 to 100 characters"),
+        ({"kind": "new", "name": " ", "images": []}, "a class needs a name other than stranger"),
         ({"kind": "new", "name": "a\x1bb", "images": []}, "must be printable"),
-        ({"kind": "new", "name": "Stranger", "images": []}, "cannot be called Stranger"),
+        ({"kind": "new", "name": "Stranger", "images": []}, "a class needs a name other than"),
         ({"kind": "reject", "value": float("nan")}, "value: expected `float`"),
     ],
 )
@@ -163,7 +160,7 @@ def test_imported_labels_follow_what_is_labeled_and_the_page_has_the_last_word(s
     def labels():
         return [store.label_of(digest) for digest in (a, b, c, d)]
 
-    assert store.import_labels({a: "crow", b: "wren", c: "stranger"}) == {}
+    store.import_labels({a: "crow", b: "wren", c: "stranger"})
     assert labels() == ["crow", "wren", "stranger", None]
     version = store.version
     store.import_labels({a: "crow", b: "wren", c: "stranger"})
@@ -181,24 +178,10 @@ def test_imported_labels_follow_what_is_labeled_and_the_page_has_the_last_word(s
     assert labels() == ["stranger", None, None, "owl"]
 
 
-def test_labels_of_any_name_are_imported_or_named(store):
-    a, b, c, *_ = DIGESTS
-    refused = store.import_labels({a: "line\nbreak", b: "-1", c: "x" * 300})
-    assert list(refused) == ["-1"]
-    assert store.label_of(a) == "line?break"
-    assert store.label_of(b) is None
-    assert store.label_of(c) == "x" * 100
-
-
 def test_files_other_than_ours_are_refused_in_one_line(tmp_path):
     path = tmp_path / DATABASE
     path.write_bytes(b"not a database, but long enough to be taken for one" * 50)
     with pytest.raises(InputError, match="damaged, or not semishot's"):
-        open_store(tmp_path)
-    path.unlink()
-    with closing(open_store(tmp_path)) as store, store.transaction() as connection:
-        connection.execute("UPDATE about SET value = '7' WHERE key = 'format'")
-    with pytest.raises(InputError, match="another version"):
         open_store(tmp_path)
 
 

@@ -7,7 +7,7 @@ import pytest
 from semishot.data.decoding import EXTENSIONS
 from semishot.sorter import listing
 from semishot.sorter.label_tables import from_table, read_table
-from semishot.sorter.listing import from_folders
+from semishot.sorter.listing import as_label, from_folders
 
 
 def touch(path, text="x"):
@@ -105,3 +105,10 @@ def test_a_table_names_paths_from_where_it_lies(tmp_path):
     assert listing.items[0].path == tmp_path / "a/1.jpg"
     assert not any(item.correct for item in listing.items)  # that column means predictions.csv only
     assert [one.reason for one in listing.skipped] == ["names no path"]
+
+
+def test_a_label_is_one_printable_line_of_bounded_length():
+    names = ["Great\ntit ", "a\x1bb", "x" * 300, "e\u0301", " STRANGER", "", "\u200b"]
+    assert [as_label(name) for name in names] == [
+        *("Great tit", "a?b", "x" * 100, "\xe9", "stranger", "", "?"),
+    ]

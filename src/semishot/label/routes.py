@@ -161,7 +161,7 @@ class Pages:
                 "epoch": session.epoch,
                 "version": session.predictions.version,
                 "progress": session.reader.progress._asdict(),
-                "problem": session.problem or session.import_problem,
+                "problem": session.problem,
             }
         )
 

@@ -40,8 +40,6 @@ PAUSE = 0.5
 """Seconds without an answer after which kinds are found."""
 MOST_WAITING = 12
 """Images of an audit that the page knows of beforehand."""
-MOST_SHOWN = 3
-"""Labels that cannot be imported, in one message."""
 
 
 class NotReadyError(InputError):
@@ -62,7 +60,7 @@ class LabelingSession:
         self.laying_out, self.map = threading.Lock(), layout(np.empty((0, 1)))
         self.imported: dict[bytes, str] | None = None
         """The labels of --labeled, once they are in the store."""
-        self.problem = self.import_problem = ""
+        self.problem = ""
         self.predictions = no_predictions(0, 0, LabelState(), np.empty(0, np.int64))
         self.payload = self._payload()
         self.dirty = True
@@ -227,10 +225,7 @@ class LabelingSession:
         labels = self.images.given_labels()
         if labels == self.imported:
             return
-        refused = list(self.store.import_labels(labels).items())
-        shown = ", ".join(f"{label[:40]!r} ({why})" for label, why in refused[:MOST_SHOWN])
-        more = f" and {len(refused) - MOST_SHOWN:,} more" if len(refused) > MOST_SHOWN else ""
-        self.import_problem = f"Labels that are not imported: {shown}{more}" if refused else ""
+        self.store.import_labels(labels)
         self.imported = labels
 
     def _import_names(self) -> None:

@@ -16,8 +16,8 @@ from typing import Any
 from semishot.errors import InputError, counted, printable
 from semishot.estimator.audit import CONFIDENCE, audit_order, most_wrong
 from semishot.sorter.label_events import NONE, BegunAudit, Event, LabelState
-from semishot.sorter.label_tables import is_predictions, read_table, unquoted, written_path
-from semishot.sorter.labels import DATABASE, LabelStore, open_store, stored_name
+from semishot.sorter.label_tables import is_predictions, label_in, read_table, written_path
+from semishot.sorter.labels import DATABASE, LabelStore, open_store
 from semishot.sorter.listing import STRANGER
 from semishot.sorter.moving.move_files import LOCK
 from semishot.sorter.out_folder import AUDIT, PREDICTIONS, RESULT
@@ -220,19 +220,15 @@ def _decisions(store: LabelStore, table: Path) -> tuple[dict[int, int], dict[int
     rows = read_table(table)
     if not is_predictions(rows):
         raise InputError(f"{table} is not a table of predictions: run classify again")
-    numbers = {name.casefold(): number for number, name in store.state.classes.items()}
     decisions, path_of = dict[int, int](), dict[int, str]()
     for line, row in rows.rows:
         name = written_path(row["path"])
         seen = store.files.get(str(real_place(Path(name))))
         if row[DECISION] == LABELED or seen is None:
             continue
-        label = unquoted(row["label"])
-        value = NONE if label == STRANGER else numbers.get(stored_name(label).casefold())
+        value = store.number_of(label := label_in(row["label"]))
         if value is None:
-            raise InputError(
-                f"{table}, line {line}: no class {printable(label)}; run classify again"
-            )
+            raise InputError(f"{table}, line {line}: no class {label}; run classify again")
         decisions[seen.image], path_of[seen.image] = value, name
     if not decisions:
         raise InputError(
@@ -243,25 +239,23 @@ def _decisions(store: LabelStore, table: Path) -> tuple[dict[int, int], dict[int
 
 def _take_in(store: LabelStore, table: Path) -> None:
     """What the user has written into audit.csv becomes answers."""
-    state, audit = store.state, store.state.audit
+    audit = store.state.audit
     if not table.exists() or audit is None:
         return
-    numbers = {name.casefold(): number for number, name in state.classes.items()}
-    numbers |= {STRANGER: NONE}
     answers, wrong = dict[int, list[int]](), dict[int, list[int]]()
     for line, row in read_table(table).rows:
-        written = unquoted(row.get(CORRECT, "").strip()).casefold()
+        written = label_in(row.get(CORRECT, ""))
         seen = store.files.get(str(real_place(Path(written_path(row["path"])))))
         if not written or seen is None or seen.image not in audit.decisions:
             continue
         decision = audit.decisions[seen.image]
-        value = decision if written == RIGHT else numbers.get(written)
-        if written == WRONG:
+        value = decision if written.casefold() == RIGHT else store.number_of(written)
+        if written.casefold() == WRONG:
             wrong.setdefault(decision, []).append(seen.image)
         elif value is None:
             raise InputError(
                 f"{table}, line {line}: write {RIGHT}, {WRONG}, {STRANGER} or the name of a class into the "
-                f"column {CORRECT}, not {printable(written)}"
+                f"column {CORRECT}, not {written}"
             )
         else:
             answers.setdefault(value, []).append(seen.image)

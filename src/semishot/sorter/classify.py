@@ -128,9 +128,7 @@ def _learn(request: ClassifyRequest) -> tuple[Classified, Sorting | None]:
     targets = planned.targets() if planned is not None and planned.how == "move" else {}
     with seconds.part("page"):
         write_pile_page(out / REPORT, fitted, asked, summary, targets)
-    write_text(
-        out / PREDICTIONS, as_csv(fitted.predictions, [*fitted.labeled_items, *images.absent])
-    )
+    write_text(out / PREDICTIONS, as_csv(fitted.predictions, fitted.labeled_items))
     parts = {part: round(taken, 2) for part, taken in seconds.of.items()}
     summary = replace(summary, seconds=round(time.monotonic() - begun, 2), seconds_by_part=parts)
     text = json.dumps(summary.as_json(), indent=1) + "\n"  # ASCII: names need not be UTF-8

@@ -1,6 +1,5 @@
 """What a user says of images, as events: an answer, a new class, an undo; and the labels they add up to."""
 
-import unicodedata
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Union
@@ -9,15 +8,12 @@ import msgspec
 from msgspec import Meta
 
 from semishot.errors import InputError, counted
-from semishot.sorter.listing import STRANGER
+from semishot.sorter.listing import STRANGER, as_label
 from semishot.system.structs import from_json
 
 Event = dict[str, Any]
 NONE, UNANSWERED = 0, -1
 """Answers beside the numbers of classes, which begin at 1: a stranger; no answer."""
-LONGEST_NAME, MOST_CLASSES = 100, 1000
-RESERVED = {STRANGER, "-1", "-2"}
-"""Labels that mean something else in tables and folders."""
 
 Number = Annotated[int, Meta(ge=1, lt=2**31)]
 NumberOrNone = Annotated[int, Meta(ge=NONE, lt=2**31)]
@@ -55,21 +51,13 @@ AnyEvent: Any = Union[tuple(_struct(kind, fields) for kind, fields in FIELDS.ite
 def checked(event: object) -> Event:
     """An event with the fields of its kind and no others, each of its type."""
     plain: Event = msgspec.to_builtins(from_json(AnyEvent, event, "event"))
-    return {**plain, "name": class_name(plain["name"])} if "name" in plain else plain
-
-
-def class_name(name: str) -> str:
-    """The name of a class as it is stored: one line of printable text."""
-    tidy = " ".join(unicodedata.normalize("NFC", name).split())
-    if not 0 < len(tidy) <= LONGEST_NAME:
-        raise InputError(f"the name of a class has 1 to {LONGEST_NAME} characters, not {len(tidy)}")
-    if not tidy.isprintable():
-        raise InputError("the name of a class must be printable")
-    if tidy.casefold() in RESERVED:
-        raise InputError(
-            f"a class cannot be called {tidy}: it stands for images of no class, or no label"
-        )
-    return tidy
+    if "name" in plain:
+        if not plain["name"].strip().isprintable():
+            raise InputError("the name of a class must be printable")
+        plain["name"] = as_label(plain["name"].strip())
+        if plain["name"] in ("", STRANGER):
+            raise InputError(f"a class needs a name other than {STRANGER}")
+    return plain
 
 
 def images_in(event: Event) -> Iterable[int]:
@@ -173,8 +161,6 @@ def _exclude(state: LabelState, event: Event) -> Changed:
 
 def _new(state: LabelState, event: Event) -> Changed:
     name, number = _free_name(state, event["name"]), event["class"]
-    if len(state.classes) >= MOST_CLASSES:
-        raise ConflictError(f"{MOST_CLASSES:,} classes are the maximum; merge or delete some")
     answers, taken = dict.fromkeys(event["images"], number), set(state.slots.values())
     slot = next(slot for slot in range(len(taken) + 1) if slot not in taken)
     classes, slots = {**state.classes, number: name}, {**state.slots, number: slot}

@@ -76,31 +76,26 @@ def from_table(table: LabelTable) -> Listing:
         table.check(("path", "label", NEAREST), "run classify again")
     table.check(("path", "label"), "its first line must be path,label")
     folder = Path() if predicted else table.path.parent
-    given = (row["label"] for _, row in table.rows if row.get(DECISION) in (LABELED, CORRECTED))
-    classes = {as_label(unquoted(label)) for label in given}
-    listing, pile, changed = Listing(), list[Item](), list[tuple[int, str]]()
+    listing, pile = Listing(), list[Item]()
     for line, row in table.rows:
         if not row["path"] or "\0" in row["path"]:
             listing.skipped.append(Skipped(f"{table.path}, line {line}", "names no path"))
             continue
-        path, decision = folder / written_path(row["path"], folder), row.get(DECISION, LABELED)
-        label = as_label(unquoted(row["label"])) or None
-        correct = _correct(row[CORRECT], classes) if predicted else ""
+        path, label = folder / written_path(row["path"], folder), label_in(row["label"])
+        correct = label_in(row[CORRECT]) if predicted else ""
+        decision = row[DECISION] if predicted else LABELED
         if decision not in (LABELED, CORRECTED):
-            guess = STRANGER if decision == STRANGER else as_label(unquoted(row[NEAREST]))
+            guess = STRANGER if decision == STRANGER else label_in(row[NEAREST])
             if label != guess and not correct:
-                changed.append((line, row["path"]))
-            label = None
-        of_pile = decision != LABELED or label is None
+                shown = printable(row["path"])
+                raise InputError(
+                    f"{table.path}, line {line}: the label of {shown} was changed; leave it, and write the right "
+                    f"class into the column {CORRECT}"
+                )
+            label = ""
+        of_pile = decision != LABELED or not label
         items = pile if of_pile else listing.items
-        items.append(Item(str(path), label, path, of_pile, correct))
-    if changed:
-        line, shown = changed[0]
-        more = f", and of {len(changed) - 1:,} more," if len(changed) > 1 else ""
-        raise InputError(
-            f"{table.path}, line {line}: the label of {printable(shown)}{more} was changed; leave it, and "
-            f"write the right class into the column {CORRECT}"
-        )
+        items.append(Item(str(path), label or None, path, of_pile, correct))
     listing.items += pile
     return listing
 
@@ -113,26 +108,14 @@ def corrections_in(path: Path) -> dict[str, str]:
     return {item.shown: item.correct for item in from_table(table).items if item.correct}
 
 
-def _correct(cell: str, classes: Collection[str]) -> str:
-    """What the user wrote: a class, in its own spelling if it is a known one; `stranger`; or nothing."""
-    written = as_label(unquoted(cell.strip()))
-    alike = [name for name in classes if name.casefold() == written.casefold()]
-    return alike[0] if written not in classes and len(alike) == 1 else written
-
-
-def unquoted(cell: str) -> str:
+def label_in(cell: str) -> str:
     """A label as it was before it was written so that no spreadsheet executes it."""
-    quoted = cell.startswith("'") and cell[1:].startswith(FORMULA)
-    return unescaped(cell[1:] if quoted else cell)
-
-
-def unescaped(text: str) -> str:
-    """A name as it was before it was escaped."""
-    return ESCAPE.sub(lambda match: chr(int(match[0][2:], 16)), text)
+    cell = cell.strip()
+    return as_label(cell[1:] if cell.startswith("'") and cell[1:].startswith(FORMULA) else cell)
 
 
 def written_path(cell: str, folder: Path = Path()) -> str:
     """The path that a cell names, relative to a folder; a file that has the cell as its name comes first."""
     if not ESCAPE.search(cell) or os.path.lexists(folder / cell):
         return cell
-    return unescaped(cell)
+    return ESCAPE.sub(lambda match: chr(int(match[0][2:], 16)), cell)

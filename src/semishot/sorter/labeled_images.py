@@ -11,18 +11,13 @@ from numpy.typing import NDArray
 
 from semishot.data.framing import is_drawing
 from semishot.errors import InputError, counted, printable
-from semishot.sorter.embedding import (
-    ImageDigest,
-    Rows,
-    embed,
-    read_image,
-)
+from semishot.sorter.embedding import ImageDigest, Rows, embed, read_image
 from semishot.sorter.embedding_cache import EmbeddingCache
 from semishot.sorter.encoders.encoder_options import DEFAULT
 from semishot.sorter.encoders.image_encoder import ImageEncoder, open_encoder, with_boxes
 from semishot.sorter.feature_files import FeatureFiles, feature_rows
 from semishot.sorter.label_tables import corrections_in, from_table, is_predictions, read_table
-from semishot.sorter.labels import DATABASE, SeenFile, open_store, status_of, stored_name
+from semishot.sorter.labels import DATABASE, LabelStore, SeenFile, open_store, status_of
 from semishot.sorter.listing import STRANGER, Item, Listing, as_label, check_pile, from_folders
 from semishot.sorter.moving.journal import moved_files
 from semishot.sorter.out_folder import EMBEDDINGS, PREDICTIONS, SCRATCH, SKIPPED
@@ -46,8 +41,6 @@ class LabeledImages:
     encoder: ImageEncoder | None = None
     """None: features were given."""
     notes: list[str] = field(default_factory=list)
-    absent: list[Item] = field(default_factory=list)
-    """Corrections of files that could not be read: they stay in predictions.csv."""
     names: dict[str, NDArray[np.float32]] = field(default_factory=dict)
     """Features of the names of classes."""
 
@@ -60,17 +53,16 @@ def labeled_images(request: ClassifyRequest, seconds: Seconds) -> LabeledImages:
         given = FeatureFiles(request.given, request.labels, request.unlabeled, corrections)
         with seconds.part("images"):
             rows = feature_rows(given, scratch)
-        return LabeledImages(rows, notes=_notes_on_labels(rows, []))
+        return LabeledImages(rows, notes=_notes(Listing(), rows))
     check_device(request.device)
     with seconds.part("listing"):  # what is wrong with it is said before an encoder is loaded
         listing = list_images(request)
     encoder = open_encoder(request.encoder or DEFAULT, request.onnx, request.view)
     encoder = with_boxes(encoder, request.crop)
     names = features_of_names(encoder, request.names) if request.names is not None else {}
-    notes = listing.notes
 
     def arranged(images: list[ImageDigest]) -> list[ImageDigest]:
-        labeled = _with_labels(request, images, notes)
+        labeled = _with_labels(request, listing, images)
         return sorted(labeled, key=lambda image: image[0].label is None)  # labeled ones first
 
     folder = request.cache or request.out / EMBEDDINGS
@@ -79,21 +71,15 @@ def labeled_images(request: ClassifyRequest, seconds: Seconds) -> LabeledImages:
         rows = embed(listing.items, encoder, request.device, cache, scratch, arranged)
     rows.skipped[:0] = listing.skipped
     seconds.of.update(rows.seconds)
-    read = {item.shown for item in rows.items}
-    absent = [
-        replace(item, label=item.correction, correct=item.correction)
-        for item in listing.items
-        if item.correction and item.shown not in read
-    ]
-    notes += [*_notes_on_labels(rows, absent), *encoder.notes, *_notes_on_files(listing, rows)]
+    notes = [*listing.notes, *encoder.notes, *_notes(listing, rows)]
     if request.encoder is None and _look_drawn(rows.items):
         notes.append("these look like small drawings: --encoder omniglot may do better than photos")
-    return LabeledImages(rows, encoder, notes, absent, names)
+    return LabeledImages(rows, encoder, notes, names)
 
 
 def features_of_names(encoder: ImageEncoder, names: str) -> dict[str, NDArray[np.float32]]:
     """Names of classes, separated by commas -> their features."""
-    split = [as_label(name.strip()) for name in names.split(",") if name.strip()]
+    split = [as_label(name) for name in names.split(",") if name.strip()]
     if not split or len({name.casefold() for name in split}) < len(split) or STRANGER in split:
         raise InputError(
             f"--names must be different names of classes, separated by commas, not {names!r:.100}"
@@ -106,10 +92,15 @@ def features_of_names(encoder: ImageEncoder, names: str) -> dict[str, NDArray[np
     return dict(zip(split, encoder.embed_names(split), strict=True))
 
 
+# Which files, and what --labeled says of them
+
+
 def list_images(request: ClassifyRequest) -> Listing:
     """The labeled images, then those of the pile, where they are now."""
     labeled, unlabeled, out = request.given, request.unlabeled, request.out
-    names_alone = request.labeled is None
+    is_table, is_store = labeled.suffix.lower() == ".csv", labeled.name == DATABASE
+    if unlabeled is None and not is_table:
+        raise InputError("pass --unlabeled, the folder of the pile")
     pile = [unlabeled] if unlabeled is not None else []
     if real_path(out) in {real_path(folder) for folder in (labeled, *pile)}:
         raise InputError(f"--out {out} holds your images: choose a folder of its own")
@@ -121,20 +112,14 @@ def list_images(request: ClassifyRequest) -> Listing:
     moved = moved_files(out)
     if moved:
         pile = [folder for folder in pile if folder.exists()]  # all of it may have been moved
+    for folder in pile:
+        check_pile(folder)
     apart = [out, *([request.cache] if request.cache else [])]
-    if labeled.suffix.lower() == ".csv":
-        listing = _from_csv(labeled, _listed_pile(pile, apart))
-    elif unlabeled is None:
-        if names_alone:
-            raise InputError("--names need --unlabeled, the folder of the pile")
-        holds = "holds answers" if labeled.name == DATABASE else "is a folder"
-        raise InputError(f"--labeled {labeled} {holds}: pass --unlabeled, the folder of the pile")
-    elif labeled.name == DATABASE:
-        listing = _listed_pile(pile, apart)
-        if labeled.exists() or not names_alone:
-            listing = _from_store(labeled, listing)
-    else:
-        listing = from_folders(labeled, pile, apart)
+    listing = from_folders(None if is_table or is_store else labeled, pile, apart)
+    if is_table:
+        listing = _from_csv(labeled, listing)
+    elif is_store and (request.labeled is not None or labeled.exists()):
+        _add_answered(labeled, listing)
     if moved:
         listing.items = _where_they_are(listing.items, unlabeled, moved)
     labels = ({item.label, item.correct} - {None, "", STRANGER} for item in listing.items)
@@ -143,26 +128,6 @@ def list_images(request: ClassifyRequest) -> Listing:
     if not any(item.of_pile for item in listing.items):
         raise InputError(f"no images to sort in {unlabeled or labeled}")
     return listing
-
-
-def _listed_pile(pile: Sequence[Path], apart: Sequence[Path]) -> Listing:
-    for folder in pile:
-        check_pile(folder)
-    return from_folders(None, pile, apart)
-
-
-def _check_answers(request: ClassifyRequest) -> None:
-    """Without labels in --labeled there must be answers of `semishot label`."""
-    labeled = request.given
-    if (request.out / DATABASE).exists():
-        with closing(open_store(request.out)) as store:
-            if any(store.state.answers.values()):
-                return
-    if labeled.suffix.lower() == ".csv":
-        raise InputError(f"no row of {labeled} has a class: write some into its column label")
-    if labeled.name == DATABASE:
-        raise InputError(f"no answer in {labeled}: name some classes in `semishot label`")
-    raise InputError(f"no labeled images in {labeled}; it holds one folder of images per class")
 
 
 def _from_csv(path: Path, pile: Listing) -> Listing:
@@ -177,8 +142,8 @@ def _from_csv(path: Path, pile: Listing) -> Listing:
     return listing
 
 
-def _from_store(path: Path, listing: Listing) -> Listing:
-    """The pile, and labeled images that lie elsewhere, where `label` or `classify` have seen them."""
+def _add_answered(path: Path, listing: Listing) -> None:
+    """Add labeled images that lie outside of the pile, where `label` or `classify` have seen them."""
     if not path.is_file():
         raise InputError(f"--labeled {path} is not a file; `semishot label` keeps answers there")
     listed = {item.source for item in listing.items}
@@ -188,7 +153,6 @@ def _from_store(path: Path, listing: Listing) -> Listing:
             path_now = real_place(begun_in / name)
             if seen.image in store.state.answers and path_now not in listed and path_now.is_file():
                 listing.items.insert(0, Item(str(path_now), None, path_now))
-    return listing
 
 
 def _where_they_are(
@@ -210,56 +174,87 @@ def _where_they_are(
     return sorted(here, key=lambda i: (i.of_pile, Path(i.shown).parts if i.of_pile else ()))
 
 
+def _check_answers(request: ClassifyRequest) -> None:
+    """Without labels in --labeled there must be answers of `semishot label`."""
+    labeled = request.given
+    for out in (request.out, *([labeled.parent] if labeled.name == DATABASE else [])):
+        if (out / DATABASE).exists():
+            with closing(open_store(out)) as store:
+                if any(store.state.answers.values()):
+                    return
+    if labeled.suffix.lower() == ".csv":
+        raise InputError(f"no row of {labeled} has a class: write some into its column label")
+    if labeled.name == DATABASE:
+        raise InputError(f"no answer in {labeled}: name some classes in `semishot label`")
+    raise InputError(f"no labeled images in {labeled}; it holds one folder of images per class")
+
+
+# The labels of images, by way of OUT/labels.sqlite
+
+
 def _with_labels(
-    request: ClassifyRequest, images: Sequence[ImageDigest], notes: list[str]
+    request: ClassifyRequest, listing: Listing, images: Sequence[ImageDigest]
 ) -> list[ImageDigest]:
     """Import --labeled into OUT/labels.sqlite, and give each image the label that is there; adds notes.
 
     A copy of a labeled image in the pile stays unlabeled here.
     """
-    given: dict[bytes, set[str]] = {}
+    labeled: dict[bytes, Item] = {}
+    torn = []
     for item, digest in images:
         if not item.of_pile:
-            given.setdefault(digest, set()).update([item.label] if item.label else [])
+            first = labeled.setdefault(digest, item)
+            if str(first.label).casefold() != str(item.label).casefold():
+                torn.append((first, item))
+    given = {digest: item.label for digest, item in labeled.items()}
+    folder, name = request.given.parent, request.given.name
+    own = name in (DATABASE, PREDICTIONS) and real_path(folder) == real_path(request.out)
     with closing(open_store(request.out)) as store:
-        refused: dict[str, str] = {}
-        if request.given.name != DATABASE:
-            known = {digest: min(labels) for digest, labels in given.items() if len(labels) == 1}
-            refused = store.import_labels(known)
+        if name == DATABASE and not own:
+            with closing(open_store(folder)) as other:
+                given = {digest: other.label_of(digest) for digest in other.images}
+        if not own or not store.version:  # else it says what the store has said
+            store.import_labels({digest: label for digest, label in given.items() if label})
         store.numbers([digest for _, digest in images])
         store.remember_files(
             (str(item.source), SeenFile(store.images[digest], *status))
             for item, digest in images
             if item.path and (status := status_of(item.path))
         )
-        refused |= store.correct({d: item.correction for item, d in images if item.correction})
-        names = {name for labels in given.values() for name in labels} - {STRANGER, *refused}
-        spelled = {stored_name(name).casefold(): name for name in sorted(names)}
+        store.correct(_corrections(listing, images, store))
 
         def label_of(item: Item, digest: bytes) -> str | None:
-            if item.of_pile and digest in given:
-                return None
-            if not item.of_pile and (len(given[digest]) > 1 or item.label in refused):
-                return item.label
-            stored = store.label_of(digest)
-            if stored is None:
-                return None
-            written = item.correction or item.label
-            if written in names and stored_name(str(written)).casefold() == stored.casefold():
-                return written  # two classes may differ in case only
-            return spelled.get(stored.casefold(), stored)
+            return None if item.of_pile and digest in labeled else store.label_of(digest)
 
-        labeled = [(replace(i, label=label_of(i, d), correct=""), d) for i, d in images]
+        done = [(replace(i, label=label_of(i, d), correct=""), d) for i, d in images]
         lost = store.state.answers.keys() - {store.images.get(digest) for _, digest in images}
-    notes += [f"label {printable(label)} is not used: {why}" for label, why in refused.items()]
+    listing.notes += [
+        f"{printable(first.shown)} and {printable(other.shown)} are one image in two classes: it is taken "
+        f"for {first.label}"
+        for first, other in torn[:NAMED]
+    ]
+    if len(torn) > NAMED:
+        listing.notes.append(f"{len(torn) - NAMED:,} more images lie in two classes")
     if lost:
-        what = counted(
-            len(lost),
-            "labeled image is not there or cannot be read; its label stays",
-            "labeled images are not there or cannot be read; their labels stay",
-        )
-        notes.append(f"{what} in {request.out / DATABASE}")
-    return labeled
+        one = "labeled image is not there or cannot be read; its label stays"
+        several = "labeled images are not there or cannot be read; their labels stay"
+        listing.notes.append(f"{counted(len(lost), one, several)} in {request.out / DATABASE}")
+    return done
+
+
+def _corrections(
+    listing: Listing, images: Sequence[ImageDigest], store: LabelStore
+) -> dict[bytes, str]:
+    """What a predictions.csv corrects; of files that cannot be read, by what they held before."""
+    digests, read = store.digests(), {item.shown: digest for item, digest in images}
+    corrected = {}
+    for item in listing.items:
+        if item.correction:
+            seen = store.files.get(str(item.source))
+            digest = read.get(item.shown) or (digests[seen.image] if seen else b"")
+            if digest:
+                corrected[digest] = item.correction
+    return corrected
 
 
 def check_read(request: ClassifyRequest, rows: Rows) -> None:
@@ -281,58 +276,33 @@ def check_read(request: ClassifyRequest, rows: Rows) -> None:
 
 
 def known_labels(rows: Rows) -> dict[bytes, str]:
-    """The digest of each labeled image that lies in one class only -> its label."""
-    copies = _copies(rows).items()
-    return {digest: str(own[0].label) for digest, own in copies if len({i.label for i in own}) == 1}
+    """The digest of each labeled image -> its label."""
+    pairs = zip(rows.items, rows.digests, strict=True)
+    return {digest: item.label for item, digest in pairs if digest and item.label is not None}
 
 
-def _copies(rows: Rows) -> dict[bytes, list[Item]]:
-    """The labeled images by digest."""
-    copies: dict[bytes, list[Item]] = {}
-    for item, digest in zip(rows.items, rows.digests, strict=True):
-        if digest and item.label is not None:
-            copies.setdefault(digest, []).append(item)
-    return copies
-
-
-def _notes_on_labels(rows: Rows, absent: Sequence[Item]) -> list[str]:
-    """How many images of the pile have a label, and which classes only they name."""
+def _notes(listing: Listing, rows: Rows) -> list[str]:
+    """On corrections, on names of classes, on classes without images, and on copies."""
     items, notes = rows.items, []
     corrected = [str(item.label) for item in items if item.of_pile and item.label]
     if corrected:
         notes.append(f"{counted(len(corrected), 'correction is', 'corrections are')} used")
     named = {item.label for item in items if not item.of_pile}
     if new := sorted({*corrected} - {*named, STRANGER}):
-        shown = ", ".join(printable(name) for name in new[:10])
-        notes.append(f"classes that only corrections name: {shown}")
-    if absent:
-        corrections = counted(len(absent), "correction is of a file", "corrections are of files")
-        notes.append(
-            f"{corrections} not there or not readable, such as {printable(absent[0].shown)}: kept in "
-            f"{PREDICTIONS}"
-        )
+        notes.append(f"classes that only corrections name: {', '.join(new[:10])}")
     for names in alike(str(item.label) for item in items if item.label is not None):
-        quoted = " and ".join(f"'{printable(name)}'" for name in names[:4])
+        quoted = " and ".join(f"'{name}'" for name in names[:4])
         notes.append(
-            f"{quoted} are {len(names)} classes whose names differ only in case, spaces or the encoding of "
-            "letters: if they are one class, give it one name"
+            f"{quoted} are {len(names)} classes whose names differ only in case, spaces, _ or -: if they are "
+            "one class, give it one name"
         )
-    return notes
-
-
-def _notes_on_files(listing: Listing, rows: Rows) -> list[str]:
-    """Classes without images, images in two classes, and copies."""
-    named = {item.label for item in listing.items} - {None, STRANGER}
-    unread = sorted(str(label) for label in named - {item.label for item in rows.items})
-    notes = [f"class {printable(label)} has no readable image: left out" for label in unread]
-    torn = [items for items in _copies(rows).values() if len({item.label for item in items}) > 1]
-    for items in torn[:NAMED]:
-        paths = " and ".join(printable(item.shown) for item in items[:4])
-        notes.append(f"{paths} are one image in two classes")
-    if len(torn) > NAMED:
-        notes.append(f"{len(torn) - NAMED:,} more images lie in two classes")
+    read = {str(item.label).casefold() for item in items}
+    given = sorted({item.label for item in listing.items if item.label} - {STRANGER})
+    unread = [label for label in given if label.casefold() not in read]
+    notes += [f"class {label} has no readable image: left out" for label in unread]
     known = known_labels(rows)
-    pile = [d for item, d in zip(rows.items, rows.digests, strict=True) if item.label is None]
+    pairs = zip(items, rows.digests, strict=True)
+    pile = [digest for item, digest in pairs if digest and item.label is None]
     if same := sum(digest in known for digest in pile):
         one = "of the pile is a copy of a labeled image, and takes its label"
         several = "of the pile are copies of labeled images, and take their labels"

@@ -19,7 +19,6 @@ from typing import Any, NamedTuple
 
 from semishot.errors import InputError
 from semishot.sorter.label_events import (
-    LONGEST_NAME,
     NONE,
     UNANSWERED,
     Change,
@@ -28,14 +27,12 @@ from semishot.sorter.label_events import (
     LabelState,
     change_of,
     checked,
-    class_name,
 )
 from semishot.sorter.listing import STRANGER
 from semishot.sorter.requests import ANSWERS
 from semishot.system.databases import connect
 
 DATABASE = ANSWERS
-FORMAT = 2
 SCHEMA = (
     "CREATE TABLE about (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID",
     "CREATE TABLE events (number INTEGER PRIMARY KEY AUTOINCREMENT, at REAL NOT NULL, "
@@ -73,7 +70,7 @@ def status_of(path: Path) -> FileStatus | None:
 
 
 def open_store(out: Path) -> "LabelStore":
-    """OUT/labels.sqlite, made if needed; a file of another kind or version is refused."""
+    """OUT/labels.sqlite, made if needed; a file of another kind is refused."""
     path = out / DATABASE
     try:
         return LabelStore(path)
@@ -93,14 +90,14 @@ class LabelStore:
         try:
             self.file = _file_at(path)
             self.connection.execute("PRAGMA synchronous=FULL")  # a commit is on disk
-            self._identify()
+            with self.transaction() as connection:
+                name = secrets.token_hex(8)
+                connection.execute("INSERT OR IGNORE INTO about VALUES ('name', ?)", (name,))
             self.name = str(self.about("name"))
             """Random: tells this store from others."""
             self._restart()
-            self.images: dict[bytes, int] = {
-                bytes(digest): number
-                for number, digest in self.rows("SELECT id, digest FROM images")
-            }
+            self.images: dict[bytes, int] = {}
+            self._read_images()
             self.files: dict[str, SeenFile] = {
                 os.fsdecode(name): SeenFile(*rest)
                 for name, *rest in self.rows("SELECT path, image, size, changed FROM files")
@@ -108,14 +105,6 @@ class LabelStore:
         except BaseException:
             self.connection.close()
             raise
-
-    def _identify(self) -> None:
-        """Give a new file its format and its name; refuse another format."""
-        about = [("format", str(FORMAT)), ("name", secrets.token_hex(8))]
-        with self.transaction() as connection:
-            connection.executemany("INSERT OR IGNORE INTO about VALUES (?, ?)", about)
-        if self.about("format") != str(FORMAT):
-            raise InputError(f"{self.path} is of another version: format must be {FORMAT}")
 
     def check_present(self) -> None:
         if _file_at(self.path) != self.file:
@@ -152,6 +141,8 @@ class LabelStore:
         with self.transaction() as connection:
             connection.execute("INSERT OR REPLACE INTO about VALUES (?, ?)", (key, value))
 
+    # Events
+
     def _restart(self) -> None:
         """Read all events."""
         self.state = LabelState()
@@ -186,28 +177,22 @@ class LabelStore:
                     if key is not None and connection.execute(query, (key,)).fetchone():
                         return False
                     self.catch_up()
-                    self._append(connection, event, key)
+                    if event["kind"] == "new":
+                        event = {**event, "class": self.next_class}
+                    self._apply(event)  # raises before anything is written
+                    row = (time.time(), key, json.dumps(event, separators=(",", ":")))
+                    query = "INSERT INTO events (at, key, body) VALUES (?, ?, ?)"
+                    self.version = int(connection.execute(query, row).lastrowid or 0)
             except sqlite3.Error:  # a full disk: what was applied is not stored
                 self._restart()
                 raise
         return True
 
-    def _append(self, connection: sqlite3.Connection, event: Event, key: str | None = None) -> None:
-        if event["kind"] == "new":
-            event = {**event, "class": self.next_class}
-        self._apply(event)  # raises before anything is written
-        body = json.dumps(event, separators=(",", ":"))
-        row = connection.execute(
-            "INSERT INTO events (at, key, body) VALUES (?, ?, ?)", (time.time(), key, body)
-        )
-        self.version = int(row.lastrowid or 0)
-
     def _apply(self, event: Event) -> None:
         kind = event["kind"]
         if kind in ("undo", "redo"):
-            source, target = (
-                (self.done, self.undone) if kind == "undo" else (self.undone, self.done)
-            )
+            ways = (self.done, self.undone)
+            source, target = ways if kind == "undo" else reversed(ways)
             if not source:
                 raise ConflictError(f"nothing to {kind}")
             change = source.pop()
@@ -223,20 +208,23 @@ class LabelStore:
         if kind == "new":
             self.next_class = max(self.next_class, event["class"] + 1)
 
+    # Images and their files
+
+    def _read_images(self) -> None:
+        """Images that are new since the last time; their numbers are 1, 2 and so on."""
+        query = "SELECT digest, id FROM images WHERE id > ?"
+        self.images.update((bytes(d), i) for d, i in self.rows(query, len(self.images)))
+
     def digests(self) -> dict[int, bytes]:
         return {number: digest for digest, number in self.images.items()}
 
     def numbers(self, digests: Sequence[bytes]) -> list[int]:
         """The number of each image, for good; new ones are written down first."""
-        new = [digest for digest in dict.fromkeys(digests) if digest not in self.images]
+        new = [(digest,) for digest in dict.fromkeys(digests) if digest not in self.images]
         if new:
             with self.transaction() as connection:
-                for digest in new:
-                    connection.execute(
-                        "INSERT OR IGNORE INTO images (digest) VALUES (?)", (digest,)
-                    )
-                    query = "SELECT id FROM images WHERE digest = ?"
-                    (self.images[digest],) = connection.execute(query, (digest,)).fetchone()
+                connection.executemany("INSERT OR IGNORE INTO images (digest) VALUES (?)", new)
+            self._read_images()
         return [self.images[digest] for digest in digests]
 
     def remember_files(self, files: Iterable[tuple[str, SeenFile]]) -> None:
@@ -249,6 +237,8 @@ class LabelStore:
             connection.executemany("INSERT OR REPLACE INTO files VALUES (?, ?, ?, ?)", rows)
         self.files.update(fresh)
 
+    # Labels by the names of classes
+
     def label_of(self, digest: bytes) -> str | None:
         """What the user said of an image: a class, `stranger`, or nothing."""
         answer = self.state.answers.get(self.images.get(digest, 0))
@@ -256,88 +246,61 @@ class LabelStore:
             return None
         return STRANGER if answer == NONE else self.state.classes[answer]
 
-    def import_labels(self, labels: Mapping[bytes, str]) -> dict[str, str]:
-        """Take over all that --labeled says now; returns labels that cannot be classes, and why.
+    def number_of(self, label: str) -> int | None:
+        """The class of this name, in any case; NONE for `stranger`."""
+        numbers = {name.casefold(): number for number, name in self.state.classes.items()}
+        return (numbers | {STRANGER: NONE}).get(label.casefold())
+
+    def import_labels(self, labels: Mapping[bytes, str]) -> None:
+        """Take over all that --labeled says now.
 
         What it did not say the last time becomes an answer. What it no longer says is taken back, if the
         answer is still that one. So what was changed or cleared on the page since stays as it is.
         """
-        now, refused = self._named(labels)
+        now = set(zip(self.numbers(list(labels)), labels.values(), strict=True))
         before = {(int(n), str(s)) for n, s in self.rows("SELECT image, label FROM imported")}
         with self.lock:
             self.catch_up()
-            numbers = {label: self._number_of(label) for _, label in before - now}
+            numbers = {label: self.number_of(label) for _, label in before - now}
             answers = set(self.state.answers.items())
             same = sorted(i for i, label in before - now if (i, numbers[label]) in answers)
             if same:
                 self.add({"kind": "answer", "set": [(UNANSWERED, same)]})
-            refused |= self._answer(now - before)
             for number in sorted({number for number in numbers.values() if number}):
                 if number not in self.state.answers.values():  # its folder was renamed or removed
                     self.add({"kind": "delete", "class": number})
-        now = {pair for pair in now if pair[1] not in refused}
-        with self.transaction() as connection:
-            delete = "DELETE FROM imported WHERE image = ? AND label = ?"
-            connection.executemany(delete, before - now)
-            connection.executemany("INSERT OR IGNORE INTO imported VALUES (?, ?)", now - before)
-        return refused
+            self._answer(now - before)
+        if now != before:
+            with self.transaction() as connection:
+                connection.execute("DELETE FROM imported")
+                connection.executemany("INSERT INTO imported VALUES (?, ?)", now)
 
-    def correct(self, labels: Mapping[bytes, str]) -> dict[str, str]:
-        """Answer as if clicked; returns labels that cannot be classes, and why."""
-        statements, refused = self._named(labels)
-        return refused | self._answer(statements)
+    def correct(self, labels: Mapping[bytes, str]) -> None:
+        """Answer as if clicked."""
+        self._answer(set(zip(self.numbers(list(labels)), labels.values(), strict=True)))
 
     def name_classes(self, names: Iterable[str]) -> list[int]:
         """The numbers of the classes of these names, which are made if needed."""
-        stored = [stored_name(name) for name in names]
         with self.lock:
             self.catch_up()
-            for name in stored:
-                if self._number_of(name) is None:
+            for name in names:
+                if self.number_of(name) is None:
                     self.add({"kind": "new", "name": name, "images": []})
-            return [self._number_of(name) or NONE for name in stored]
+            return [self.number_of(name) or NONE for name in names]
 
-    def _named(self, labels: Mapping[bytes, str]) -> tuple[set[tuple[int, str]], dict[str, str]]:
-        """Images and the names of their classes; and labels that cannot be names, and why."""
-        statements, refused = set(), {}
-        for number, label in zip(self.numbers(list(labels)), labels.values(), strict=True):
-            try:
-                statements.add((number, label if label == STRANGER else stored_name(label)))
-            except InputError as error:  # one bad label does not stop the others
-                refused[label] = str(error)
-        return statements, refused
-
-    def _answer(self, statements: Iterable[tuple[int, str]]) -> dict[str, str]:
-        """Answers by class, which is made if needed; classes that are refused, and why."""
-        refused: dict[str, str] = {}
+    def _answer(self, statements: Iterable[tuple[int, str]]) -> None:
+        """Answers by the names of classes, which are made if needed."""
+        of_label: dict[str, list[int]] = {}
+        for image, label in sorted(statements):
+            of_label.setdefault(label, []).append(image)
+        labels = sorted(of_label)
         answers: dict[int, list[int]] = {}
         with self.lock:
-            self.catch_up()
-            for image, label in sorted(statements, key=lambda pair: (pair[1], pair[0])):
-                if self._number_of(label) is None and label not in refused:
-                    try:
-                        self.add({"kind": "new", "name": label, "images": []})
-                    except ConflictError as error:  # there are too many classes
-                        refused[label] = str(error)
-                number = self._number_of(label)
-                if number is not None and self.state.answers.get(image) != number:
-                    answers.setdefault(number, []).append(image)
-            if answers:
-                self.add({"kind": "answer", "set": list(answers.items())})
-        return refused
-
-    def _number_of(self, label: str) -> int | None:
-        if label == STRANGER:
-            return NONE
-        name = label.casefold()
-        same = (number for number, own in self.state.classes.items() if own.casefold() == name)
-        return next(same, None)
-
-
-def stored_name(label: str) -> str:
-    """The name of the class for a label, which may be any folder's name."""
-    shown = "".join(c if c.isprintable() else "?" for c in label)
-    return class_name(" ".join(shown.split())[:LONGEST_NAME] or "?")
+            for label, number in zip(labels, self.name_classes(labels), strict=True):
+                fresh = [i for i in of_label[label] if self.state.answers.get(i) != number]
+                answers.setdefault(number, []).extend(fresh)
+            if any(answers.values()):
+                self.add({"kind": "answer", "set": [(n, own) for n, own in answers.items() if own]})
 
 
 def _file_at(path: Path) -> tuple[int, int] | None:

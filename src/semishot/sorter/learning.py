@@ -11,7 +11,6 @@ from semishot.estimator.answers import Answer
 from semishot.estimator.fitted_model import FittedModel, fit_default
 from semishot.estimator.kinds import find_kinds
 from semishot.estimator.labels import NAMED_STRANGER, UNLABELED
-from semishot.estimator.models import Learned
 from semishot.estimator.next_labels import next_to_label
 from semishot.sorter.embedding import Rows
 from semishot.sorter.encoders.image_encoder import ImageEncoder
@@ -39,15 +38,6 @@ class FittedPile:
     """The row of `rows.features` of each image of the pile: a copy of a labeled image has that one's."""
 
     @property
-    def learned(self) -> Learned:
-        return self.classifier.learned
-
-    @property
-    def reject(self) -> float | str:
-        reject: float | str = self.classifier.parameters.reject
-        return reject
-
-    @property
     def first(self) -> int:
         """The first row of the pile."""
         return len(self.rows.items) - len(self.predictions)
@@ -58,9 +48,8 @@ class FittedPile:
 
     def label_of(self, row: int) -> str:
         """The given or predicted class of a row, or `stranger`."""
-        if (given := self.rows.items[row].label) is not None:
-            return given
-        return self.predictions[row - self.first].label
+        given = self.rows.items[row].label
+        return self.predictions[row - self.first].label if given is None else given
 
     def next_to_label(self) -> list[int]:
         """Places in `predictions`: never a copy of what is labeled, and of several copies one."""
@@ -74,7 +63,7 @@ class FittedPile:
         """Groups that look like classes of their own: places in `predictions`, the most typical first."""
         chance = self.answers.stranger
         chance[: self.first] = 0.0
-        found = find_kinds(self.rows.features, self.learned.model.space, chance)
+        found = find_kinds(self.rows.features, self.classifier.learned.model.space, chance)
         return [[self._index_of[row] for row in kind.rows.tolist()] for kind in found]
 
     @cached_property
@@ -91,7 +80,7 @@ def fit_pile(
 ) -> FittedPile:
     """Fit the default classifier; the images of the pile take the answers it has for them.
 
-    Each image counts once: copies within the pile, and of labeled images, take the answer of the first.
+    Each image of the pile counts once: a copy, of another or of a labeled image, takes the answer of that.
     """
     first = sum(item.label is not None for item in rows.items)  # the labeled rows come first
     known, kept, fitted_as = known_labels(rows), list(range(first)), []
@@ -117,9 +106,7 @@ def fit_pile(
 
 def _keep_rows(features: NDArray[np.float32], kept: Sequence[int]) -> NDArray[np.float32]:
     """These rows of a file, in order, moved to its beginning: a copy might not fit into memory."""
-    if len(kept) == len(features):
-        return features
-    for start in range(0, len(kept), BLOCK):
+    for start in range(0, len(kept) if len(kept) < len(features) else 0, BLOCK):
         block = list(kept[start : start + BLOCK])
         features[start : start + len(block)] = features[block]
     return features[: len(kept)]

@@ -1,5 +1,6 @@
 """Which of a user's files to read: the images in folders, and the labels that folders give."""
 
+import unicodedata
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,6 +14,8 @@ NUMBERS = {"-1": "unlabeled", "-2": "strangers"}
 """What these numbers mean as labels in Python: they are not the names of classes."""
 STRANGER = "stranger"
 """Reserved: the folder, and the label in a table, of images that belong to none of the classes."""
+LONGEST_NAME = 100
+"""The most characters of a class's name."""
 
 HEIC = {".heic", ".heif"}
 # fmt: off
@@ -146,13 +149,16 @@ def _add(listing: Listing, path: Path, label: str | None) -> bool:
 
 
 def as_label(text: str) -> str:
-    """A label as it was written, and `stranger` in any case."""
-    if text in NUMBERS:
+    """The name of a class as it is kept, one printable line; `stranger` in any case; or nothing."""
+    words = " ".join(unicodedata.normalize("NFC", text).split())
+    shown = "".join(c if c.isprintable() else "?" for c in words)
+    name = shown[:LONGEST_NAME].rstrip() or (text and "?")
+    if name in NUMBERS:
         raise InputError(
-            f"a class is called {text}, which elsewhere means {NUMBERS[text]}: give it another name, leave "
+            f"a class is called {name}, which elsewhere means {NUMBERS[name]}: give it another name, leave "
             f"the label of an unlabeled image empty, and call images of no class {STRANGER}"
         )
-    return STRANGER if text.casefold() == STRANGER else text
+    return STRANGER if name.casefold() == STRANGER else name
 
 
 def _files(listing: Listing, root: Path, ends: set[Path]) -> Iterator[Path]:

@@ -147,7 +147,7 @@ class PileSummary:
 
 def summarize(fitted: "FittedPile", notes: Sequence[str], asked: Sequence[int]) -> PileSummary:
     """The numbers of a pile. asked: indices of the predictions that the user is asked to label next."""
-    learned, predictions = fitted.learned, fitted.predictions
+    learned, predictions = fitted.classifier.learned, fitted.predictions
     names = [str(name) for name in fitted.classifier.classes]
     decided = Counter(prediction.label for prediction in predictions)
     labels = Counter(i.label for i in fitted.labeled_items if i.label is not None)
@@ -172,7 +172,7 @@ def summarize(fitted: "FittedPile", notes: Sequence[str], asked: Sequence[int]) 
         missed_strangers=round(missed, 1),
         lost_members=round(lost, 1),
         likely_wrong=round(lost + sum(1 - prediction.sure for prediction in kept), 1),
-        reject=fitted.reject,
+        reject=fitted.classifier.parameters.reject,
         skipped=len(fitted.rows.skipped),
         message=learned.message,
         held_out=learned.held_out,
@@ -188,7 +188,7 @@ def summarize(fitted: "FittedPile", notes: Sequence[str], asked: Sequence[int]) 
 def _likely_strangers(fitted: "FittedPile") -> dict[str, float]:
     """The sum of what is written for each image. Copies count as often as they are there: the interval is
     that of the distinct ones, widened as much."""
-    count, pile = fitted.learned.count, fitted.predictions
+    count, pile = fitted.classifier.learned.count, fitted.predictions
     expected = sum(prediction.stranger_probability for prediction in pile)
     distinct = len(set(fitted.fitted_as) - set(range(fitted.first)))
     known = sum(
@@ -203,7 +203,11 @@ def _likely_strangers(fitted: "FittedPile") -> dict[str, float]:
 
 def _doubts(fitted: "FittedPile") -> list[str]:
     """Labels that the others contradict, in words."""
-    doubts, items, names = fitted.learned.doubts, fitted.rows.items, fitted.classifier.classes
+    doubts, items, names = (
+        fitted.classifier.learned.doubts,
+        fitted.rows.items,
+        fitted.classifier.classes,
+    )
 
     def looks_like(suggested: int) -> str:
         return printable(str(names[suggested])) if suggested >= 0 else "a stranger"
@@ -221,7 +225,7 @@ def _near_chance(fitted: "FittedPile", labels: Mapping[str, int]) -> str | None:
     """A warning if held-out labels are predicted hardly better than by naming the largest class."""
     from scipy.special import bdtrc
 
-    held_out = fitted.learned.held_out
+    held_out = fitted.classifier.learned.held_out
     if held_out is None or held_out.examples < SOME_HELD_OUT:
         return None
     chance = max(labels.values()) / sum(labels.values())
