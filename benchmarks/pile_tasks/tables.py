@@ -1,6 +1,5 @@
 """Tables of `benchmarks/piles.py`, from its result files alone."""
 
-from collections.abc import Callable
 from itertools import product
 from typing import Any
 
@@ -60,12 +59,10 @@ def page_parts(results: list[Found]) -> list[str]:
         tasks = f"{max(cell['tasks'] for cell in cells)} tasks a cell, 2 of large piles"
         found.append(f"{tasks}; {versions_of(result)}; {result['processor']}; {result['date']}.")
         found.append(means_table(f"All {len(cells)} cells", cells))
-        for kind in dict.fromkeys(cell["kind"] for cell in cells):
+        reported = cells if result["part"] == "report" else []
+        for kind in dict.fromkeys(cell["kind"] for cell in reported):
             own = [cell for cell in cells if cell["kind"] == kind and not cell["note"]]
             found.append(means_table(f"{kind.capitalize()}: {len(own)} cells", own))
-        found += [
-            by_cells(cells, key) for key in ("accuracy", "auroc", "sorted", "lost", "covered")
-        ]
         if all(BEFORE in cell["methods"] for cell in cells):
             found.append(aims(cells))
     return found
@@ -94,32 +91,6 @@ def names(cells: list[Found]) -> list[str]:
     return [name for name in first if all(name in cell["methods"] for cell in cells)]
 
 
-def by_cells(cells: list[Found], key: str) -> str:
-    """Means of one figure, by what the pile is like."""
-    groups: dict[str, Callable[[Found], bool]] = {
-        "1 label": lambda s: s["shot"] == 1,
-        "3 or 5": lambda s: 2 <= s["shot"] <= 5,
-        "10": lambda s: s["shot"] == 10,
-        "up to 4 rows a class": lambda s: s["pile"] * (1 - s.get("share", 0)) <= 4 * s["way"],
-        "no strangers": lambda s: not s.get("share"),
-        "10 to 30 %": lambda s: 0 < s.get("share", 0) <= 0.3,
-        "40 to 50 %": lambda s: 0.3 < s.get("share", 0) <= 0.5,
-        "80 %": lambda s: 0.5 < s.get("share", 0) < 1,
-    }
-    column, scale, digits = COLUMNS[key]
-    rows = []
-    for name in names(cells):
-        row = [name]
-        for test in groups.values():
-            own = [
-                value(c["methods"][name], key) for c in cells if test(c["shape"]) and not c["note"]
-            ]
-            own = [v for v in own if not np.isnan(v)]
-            row.append(f"{scale * np.mean(own):.{digits}f}" if own else "")
-        rows.append(row)
-    return markdown([column, *groups], rows)
-
-
 def aims(cells: list[Found]) -> str:
     """What was wanted of the rule, and in how many cells it is so."""
     ours, before = ([cell["methods"][name] for cell in cells] for name in (OURS, BEFORE))
@@ -138,7 +109,7 @@ def aims(cells: list[Found]) -> str:
         rows.append([f"{COLUMNS[key][0]}, of before's", f"at most {most}", f"{now / then:.2f}"])
     lost = [value(found, "lost") for found in ours if "lost" in found]
     within = f"{100 * np.mean([0.02 <= share <= 0.07 for share in lost]):.0f} %"
-    rows.append(["2 to 7 % of the members lost", "90 % of cells", within])
+    rows.append(["2 to 7 % of the known rows lost", "90 % of cells", within])
     covered = f"{100 * np.mean([value(found, 'covered') for found in ours]):.0f} %"
     rows.append(["interval covers the count", "90 %", covered])
     others = [cell for cell in cells if cell["kind"] in ("digits", "text", "tables")]
