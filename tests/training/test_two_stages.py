@@ -83,7 +83,9 @@ def test_the_time_of_both_stages_is_written_down(whole):
         assert first["seconds"] < own["seconds"]
 
 
-def test_killed_right_after_a_checkpoint_the_time_before_it_counts(tiny_pool, tmp_path, monkeypatch):
+def test_killed_right_after_a_checkpoint_the_time_before_it_counts(
+    tiny_pool, tmp_path, monkeypatch
+):
     request = TrainingRequest(two_stages(tiny_pool), tiny_pool, tmp_path, CPU, checkpoint_seconds=0)
     save = loop.save_state
 

@@ -89,8 +89,8 @@ def from_table(table: LabelTable) -> Listing:
             if label != guess and not correct:
                 shown = printable(row["path"])
                 raise InputError(
-                    f"{table.path}, line {line}: the label of {shown} was changed; leave it, and write the right "
-                    f"class into the column {CORRECT}"
+                    f"{table.path}, line {line}: the label of {shown} was changed; leave it, and write the "
+                    f"right class into the column {CORRECT}"
                 )
             label = ""
         of_pile = decision != LABELED or not label
