@@ -8,12 +8,9 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import onnxruntime
 import pytest
 from PIL import Image
-
-pytest.importorskip("onnx", reason="the extra `onnx` is not installed")
-
-import onnxruntime
 
 from semishot import PrototypeClassifier
 from semishot.commands import main
@@ -133,6 +130,18 @@ def test_any_features_and_classes_of_any_number(refiner, features, classes, tmp_
     assert near.sum() >= 10
     assert np.allclose(probabilities[near], classifier.predict_proba(new)[near], atol=1e-3)
     assert np.allclose(stranger[near], classifier.stranger_proba(new)[near], atol=1e-3)
+
+
+def test_names_alone_are_a_model_too(tmp_path):
+    rng = np.random.default_rng(3)
+    centers = {"fox": 3 * rng.normal(size=20), "owl": 3 * rng.normal(size=20)}
+    x = np.concatenate([c + rng.normal(size=(30, 20)) for c in centers.values()], dtype=np.float32)
+    classifier = PrototypeClassifier().fit(x, [""] * 60, class_features=centers)
+    classifier.save(tmp_path / "c.safetensors")
+    export(tmp_path / "c.safetensors", tmp_path / "m.onnx")
+    _, probabilities, _ = onnx_outputs(tmp_path / "m.onnx", features=x)
+    assert np.allclose(probabilities, classifier.predict_proba(x), atol=1e-4)
+    assert (classifier.classes_[probabilities.argmax(1)] == np.repeat(["fox", "owl"], 30)).all()
 
 
 def test_without_reject_nothing_is_rejected(tmp_path, capsys):

@@ -33,7 +33,7 @@ CONFIG = {
 def image_graph(output: str = "image_embeds") -> bytes:
     """Means over pixels, and six sums of them: (B, 3, H, W) -> (B, 6)."""
     graph = OnnxGraph()
-    means = graph.add("ReduceMean", "pixel_values", graph.integers(2, 3), keepdims=0)
+    means = graph.add("ReduceMean", "pixel_values", [2, 3], keepdims=0)
     weights = graph.constant(np.random.default_rng(0).normal(size=(3, FEATURES)))
     graph.add("MatMul", means, weights, output=output)
     shape = ("batch", 3, "height", "width")
@@ -56,9 +56,9 @@ def text_graph() -> bytes:
     graph = OnnxGraph()
     taken = graph.add("Gather", graph.constant(text_rows()), "input_ids")  # (N, T, 6)
     mask = graph.add("Cast", "attention_mask", to=1)
-    mask = graph.add("Unsqueeze", mask, graph.integers(-1))
-    total = graph.add("ReduceSum", graph.add("Mul", taken, mask), graph.integers(1), keepdims=0)
-    count = graph.add("ReduceSum", mask, graph.integers(1), keepdims=0)
+    mask = graph.add("Unsqueeze", mask, [-1])
+    total = graph.add("ReduceSum", graph.add("Mul", taken, mask), [1], keepdims=0)
+    count = graph.add("ReduceSum", mask, [1], keepdims=0)
     graph.add("Div", total, count, output="text_embeds")
     ids = ("int64", ("batch", "tokens"))
     outputs = {"text_embeds": ("float32", ("batch", FEATURES))}

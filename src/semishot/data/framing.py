@@ -26,7 +26,7 @@ LARGEST_SQUARE, SHRUNK = 8000, 1024
 Side = Annotated[int, Meta(ge=1, le=MOST_SIDE)]
 
 
-def _seen(framing: "Photo", picture: Picture) -> Pixels:
+def _seen(framing: "Framing", picture: Picture) -> Pixels:
     """(H, W, C)."""
     with upright(picture, framing.channels, least(framing)) as image:
         return framing.frame(image)
@@ -106,30 +106,33 @@ class Ink(Struct, frozen=True, tag=True, tag_field="kind"):
     width: Side = 28
     channels: int = 1
 
-    def __call__(self, picture: Picture) -> Pixels:
-        """(H, W, 1)."""
-        with upright(picture, 1) as drawing:
-            paper = paper_color(drawing)
-            contrast = int(np.abs(np.asarray(drawing.getextrema()) - paper).max())
-            if max(drawing.size) > LARGEST_SQUARE:  # its square would have billions of pixels
-                scale = SHRUNK / max(drawing.size)
-                size = [max(1, round(side * scale)) for side in drawing.size]
-                drawing = drawing.resize(size, Image.Resampling.BICUBIC)
-            side = max(drawing.size)
-            square = Image.new("L", (side, side), paper)
-            square.paste(drawing, ((side - drawing.width) // 2, (side - drawing.height) // 2))
+    __call__ = _seen
+
+    def frame(self, image: Image.Image) -> Pixels:
+        """Of an upright gray image: (H, W, 1)."""
+        paper = paper_color(image)
+        contrast = int(np.abs(np.asarray(image.getextrema()) - paper).max())
+        if max(image.size) > LARGEST_SQUARE:  # its square would have billions of pixels
+            scale = SHRUNK / max(image.size)
+            size = [max(1, round(side * scale)) for side in image.size]
+            image = image.resize(size, Image.Resampling.BICUBIC)
+        side = max(image.size)
+        square = Image.new("L", (side, side), paper)
+        square.paste(image, ((side - image.width) // 2, (side - image.height) // 2))
         small = square.resize((self.width, self.height), Image.Resampling.BICUBIC)
         differs = np.abs(np.asarray(small)[:, :, None].astype(np.float64) - paper)
         ink = differs * (255 / max(contrast, FAINTEST))
         return ink.round().clip(0, 255).astype(np.uint8)
 
 
-Photo = Whole | Middle | Both
-Framing = Photo | Ink
+Framing = Whole | Middle | Both | Ink
 
 
-def least(framing: Photo) -> tuple[int, int]:
-    """The width and height that an image must at least be decoded at: twice those of the result."""
+def least(framing: Framing) -> tuple[int, int] | None:
+    """The width and height that an image must at least be decoded at: twice those of the result. None: whole,
+    as thin lines would be lost."""
+    if isinstance(framing, Ink):
+        return None
     height = framing.view_height if isinstance(framing, Both) else framing.height
     side = 2 * max(height, framing.width)
     return side, side

@@ -81,7 +81,7 @@ class Learned:
     held_out: HeldOut | None
     doubts: list[Doubt] = field(default_factory=list)
     answer: Answer | None = None  # for the rows that were fitted. None for a saved model
-    evidence: float = 0.0  # the log-probability of held-out labels
+    evidence: float = 0.0  # the mean log-probability of held-out labels
 
     def cutoff(self, reject: float | str | None) -> float | None:
         """The probability of a stranger above which rows are put out; None: where that is most probable."""

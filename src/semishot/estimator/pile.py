@@ -23,6 +23,8 @@ from semishot.estimator.statistics import Known, Support
 
 ENOUGH_LABELS = 2
 """Labels of a class from which on they are asked whether its name helps."""
+CLEARLY = 0.1
+"""By how much more probable, as a mean logarithm, names must make held-out labels."""
 SMALLEST = 1e-12
 
 
@@ -49,7 +51,7 @@ class LabeledPile:
         """(P,), 0 to N - 1, -1 in the pile, -2 for named strangers -> what is learned.
 
         Labels may have weights (P, N), and classes names: rows of features (N, D), NaN for no name. Names of
-        classes that have labels are left out where held-out labels are predicted better without them.
+        classes that have labels are left out unless held-out labels are clearly more probable with them.
         """
         if weights is None:
             count = labels.max(initial=-1) + 1 if names is None else len(names)
@@ -60,7 +62,7 @@ class LabeledPile:
             return learned
         others = np.where(labeled[:, None], np.nan, names)
         without = self._learn(labels, weights, None if np.isnan(others).all() else others)
-        return learned if learned.evidence > without.evidence else without
+        return learned if learned.evidence > without.evidence + CLEARLY else without
 
     def _learn(self, labels: Array, weights: Array, names: Array | None) -> Learned:
         """The same with these names."""
@@ -110,9 +112,9 @@ class LabeledPile:
 
 
 def evidence_of(of_labels: Answer, given: Array) -> float:
-    """The log-probability of held-out labels (H,)."""
-    right = of_labels.classes[np.arange(len(given)), given] * (1 - of_labels.stranger)
-    return float(np.log(np.maximum(right, SMALLEST)).sum())
+    """The mean log-probability of the classes of held-out labels (H,)."""
+    right = of_labels.classes[np.arange(len(given)), given]
+    return float(np.log(np.maximum(right, SMALLEST)).sum() / max(len(given), 1))
 
 
 def message_of(pile: int, given: Array, of_labels: Answer) -> str:

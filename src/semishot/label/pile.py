@@ -381,7 +381,7 @@ class PileReader:
 
     def _read(self, items: Sequence[Item], later: int, total: int) -> None:
         """Read and encode items; `later` others follow them."""
-        from semishot.sorter.embedding import in_this_process
+        from semishot.sorter.embedding import encode_files
 
         if not items or self.stopping.is_set():
             return
@@ -389,7 +389,7 @@ class PileReader:
         before = total - len(items) - later
         meter, pending = SilentMeter(), list[tuple[Item, bytes]]()
         begun = last = time.monotonic()
-        files = in_this_process(self.request.device, items, encoder, cache, meter)
+        files = encode_files(self.request.device, items, encoder, cache, meter)
         for item, file in zip(items, files, strict=True):
             if file.problem:
                 self.skipped[item.shown] = file.problem

@@ -49,21 +49,27 @@ def draw_classifier(graph: OnnxGraph, classifier: PrototypeClassifier, features:
 
 
 class Nodes:
-    """Nodes of a graph, whose inputs are names of values, numbers, arrays, or lists of whole numbers."""
+    """Adds nodes to a graph: calling it is `OnnxGraph.add`."""
 
     def __init__(self, graph: OnnxGraph) -> None:
         self.graph = graph
 
     def __call__(self, operator: str, *inputs: Any, **attributes: Any) -> str:
-        names = [
-            each
-            if isinstance(each, str)
-            else self.graph.integers(*each)
-            if isinstance(each, list)
-            else self.graph.constant(each)
-            for each in inputs
-        ]
-        return self.graph.add(operator, *names, **attributes)
+        return self.graph.add(operator, *inputs, **attributes)
+
+    def column(self, x: str, first: int, last: int | None = None) -> str:
+        """Columns first to last - 1 of (B, ...): one by default."""
+        return self("Slice", x, [first], [first + 1 if last is None else last], [1])
+
+    def largest(self, x: str, count: int, axis: int = -1) -> tuple[str, str]:
+        """The largest values along an axis, and where they are."""
+        names = [f"{x}_largest", f"{x}_places"]
+        largest, places = self.graph.add_several("TopK", [x, [count]], names, axis=axis)
+        return largest, places
+
+    def joined(self, *parts: str) -> str:
+        """Side by side, in the last axis."""
+        return parts[0] if len(parts) == 1 else self("Concat", *parts, axis=-1)
 
     def unit(self, x: str) -> str:
         """Rows of length 1."""
@@ -96,37 +102,31 @@ class Nodes:
             kernel = self("Exp", self("Mul", self.distances(narrow, space.pivots), -0.5))
             along = self("MatMul", kernel, space.mix.T)
             rest = self("Sub", 1.0, self("ReduceSumSquare", along, [-1], keepdims=1))
-            lifted = self("Concat", along, self("Sqrt", self("Relu", rest)), axis=-1)
+            lifted = self.joined(along, self("Sqrt", self("Relu", rest)))
             parts.append(self("Mul", lifted, (1 - space.by_cosine) ** 0.5))
-        return (parts[0] if len(parts) == 1 else self("Concat", *parts, axis=-1)), directions
+        return self.joined(*parts), directions
 
     def rule(self, model: RuleModel, features: str) -> tuple[str, str]:
         """Logits of classes (B, N), and log-odds of a stranger (B,)."""
         pairs, rows = self.statistics(model.reference, *self.place(model.space, features))
         w, shared = learned_rule().weights, model.shared
         scaled = self._standardized(rows, shared.row_center, shared.row_spread)
-        of_row = self(
-            "Add", self("MatMul", self("Concat", rows, scaled, axis=-1), w["row"]), shared.first
-        )
+        of_row = self("Add", self("MatMul", self.joined(rows, scaled), w["row"]), shared.first)
         scaled = self._standardized(pairs, shared.center, shared.spread)
-        of_pair = self(
-            "Concat",
-            pairs,
-            self("Sub", pairs, self._best_other(pairs, model.classes)),
-            scaled,
-            axis=-1,
-        )
-        linear = self("Add", self("MatMul", of_pair, w["pair"]), self("Unsqueeze", of_row, [1]))
-        h = self("Relu", linear)  # (B, N, W)
-        pooled = [self(each, h, [1], keepdims=0) for each in ("ReduceMean", "ReduceMax")]
-        across = self("MatMul", self("Concat", *pooled, axis=-1), w["across"])
+        apart = self("Sub", pairs, self._best_other(pairs, model.classes))
+        linear = self("MatMul", self.joined(pairs, apart, scaled), w["pair"])
+        h = self("Relu", self("Add", linear, self("Unsqueeze", of_row, [1])))  # (B, N, W)
+        across = self("MatMul", self._pooled(h, "ReduceMean", "ReduceMax"), w["across"])
         linear = self("Add", self("MatMul", h, w["own"]), self("Unsqueeze", across, [1]))
         h = self("Relu", self("Add", linear, shared.second))
-        pooled = [self(each, h, [1], keepdims=0) for each in ("ReduceMax", "ReduceMean")]
-        hidden = self("MatMul", self("Concat", *pooled, axis=-1), w["stranger.1"])
+        hidden = self("MatMul", self._pooled(h, "ReduceMax", "ReduceMean"), w["stranger.1"])
         hidden = self("Relu", self("Add", hidden, w["stranger.1.bias"]))
         log_odds = self("Add", self("MatMul", hidden, w["stranger.2"]), w["stranger.2.bias"])
         return self("Squeeze", self("MatMul", h, w["logit"]), [2]), self("Squeeze", log_odds, [1])
+
+    def _pooled(self, h: str, *ways: str) -> str:
+        """(B, N, W) -> (B, 2 W)."""
+        return self.joined(*(self(way, h, [1], keepdims=0) for way in ways))
 
     def _standardized(self, values: str, center: Array, spread: Array) -> str:
         scaled = self("Div", self("Sub", values, center), spread + SMALLEST_SPREAD)
@@ -136,10 +136,8 @@ class Nodes:
         """(B, N, A) -> (B, N, A)."""
         if classes == 1:
             return pairs
-        best, _ = self.graph.add_several(
-            "TopK", [pairs, self.graph.integers(2)], [f"{pairs}_best", f"{pairs}_index"], axis=1
-        )
-        first, second = (self("Slice", best, [n], [n + 1], [1]) for n in (0, 1))
+        best, _ = self.largest(pairs, 2, axis=1)
+        first, second = self.column(best, 0), self.column(best, 1)
         return self("Where", self("Equal", pairs, first), second, first)
 
     def statistics(self, reference: Reference, x: str, directions: str) -> tuple[str, str]:
@@ -152,71 +150,57 @@ class Nodes:
         copied = self("Cast", self("Greater", same, reference.same), to=TYPES["float32"])  # (B, 1)
         others = self("Mul", cosines, self("Sub", 1.0, near))
         count = min(NEIGHBOURS, max(len(rows) - 1, 1))
-        nearest, index = self.graph.add_several(
-            "TopK", [others, self.graph.integers(count)], ["nearest", "index"], axis=-1
-        )
+        nearest, index = self.largest(others, count)
         pairs = []
         for sums, weights in zip(reference.sums, reference.weights, strict=True):
             along = self("MatMul", x, sums.T)  # (B, N)
-            own = self("Mul", self("Gather", self.graph.constant(weights), closest), copied)
+            own = self("Mul", self("Gather", weights, closest), copied)
             squares = self("Sub", (sums**2).sum(1), self("Mul", self("Mul", own, 2.0), along))
             squares = self("Add", squares, self("Mul", own, own))
             there = self("Cast", self("Greater", squares, 1e-9), to=TYPES["float32"])
             cosine = self("Sub", along, self("Mul", own, same))
             cosine = self("Div", cosine, self("Sqrt", self("Max", squares, TINY)))
             pairs.append(self("Mul", self("Clip", cosine, -1.0, 1.0), there))
-        along = self("MatMul", x, reference.labeled.T)  # (B, S)
-        pairs.append(self._nearest_labels(along, reference.labels))
+        best = self._nearest_labels(x, reference)  # (B, N + 1)
         weights = self("Pow", self("Relu", nearest), float(EDGE_POWER))  # (B, k)
         arrived = [
             self._arriving(weights, index, reference, number) for number in range(len(WALKS))
         ]
         classes = reference.labels.shape[1]
-        pairs += [self("Slice", each, [0], [classes], [1]) for each in arrived]
+        pairs += [self.column(each, 0, classes) for each in (best, *arrived)]
         pairs.append(self("MatMul", directions, reference.by_direction.T))
         pairs.append(self("MatMul", x, reference.names.T))
-        last = count - 1
-        single = [
-            self("Slice", nearest, [n], [n + 1], [1])
-            for n in (min(each, last) for each in (0, 2, 6, 14))
-        ]
+        single = [self.column(nearest, min(place, count - 1)) for place in (0, 2, 6, 14)]
         weights = self("Add", weights, TINY)
         total = self("ReduceSum", weights, [-1], keepdims=1)
         for values in reference.around:
-            around = self("Mul", weights, self("Gather", self.graph.constant(values), index))
+            around = self("Mul", weights, self("Gather", values, index))
             single.append(self("Div", self("ReduceSum", around, [-1], keepdims=1), total))
-        single += [self("Slice", each, [classes], [classes + 1], [1]) for each in arrived[1:]]
-        named = np.flatnonzero(reference.labels.sum(1) == 0)
-        if len(named):
-            chosen = self("Gather", along, self.graph.integers(*named.tolist()), axis=1)
-            single.append(self("ReduceMax", chosen, [-1], keepdims=1))
-        else:
-            single.append(self("Add", self("Mul", same, 0.0), NO_NAMED_STRANGER))
+        single += [self.column(each, classes) for each in (*arrived[1:], best)]
         stacked = [self("Unsqueeze", each, [2]) for each in pairs]
-        return self("Concat", *stacked, axis=2), self("Concat", *single, axis=-1)
+        return self("Concat", *stacked, axis=2), self.joined(*single)
 
-    def _nearest_labels(self, along: str, labels: Array) -> str:
-        """Cosines with labeled rows (B, S) -> the largest of each class (B, N); 0 for one without labels."""
-        columns = []
-        for given in labels.T > 0:
-            if given.any():
-                chosen = self("Gather", along, [*np.flatnonzero(given).tolist()], axis=1)
-                columns.append(self("ReduceMax", chosen, [-1], keepdims=1))
-            else:
-                first = self("Slice", along, [0], [1], [1])
-                columns.append(self("Mul", first, 0.0))
-        return self("Concat", *columns, axis=-1) if len(columns) > 1 else columns[0]
+    def _nearest_labels(self, x: str, reference: Reference) -> str:
+        """The largest cosines (B, N + 1) with a label of each class, 0 if it has none, and with a named
+        stranger."""
+        labels = reference.labels
+        of_kind = np.column_stack([labels > 0, labels.sum(1) == 0]).T  # (N + 1, S)
+        of_kind = np.pad(of_kind, [(0, 0), (0, 1)])  # so that there is one
+        labeled = np.pad(reference.labeled, [(0, 1), (0, 0)])
+        along = self("Unsqueeze", self("MatMul", x, labeled.T), [1])  # (B, 1, S + 1)
+        nearest = self("ReduceMax", self("Add", along, np.where(of_kind, 0, -4)), [2], keepdims=0)
+        none = np.append(np.zeros(labels.shape[1]), NO_NAMED_STRANGER)
+        given = of_kind.any(1)
+        return self("Add", self("Mul", nearest, given), np.where(given, 0, none))
 
     def _arriving(self, weights: str, index: str, reference: Reference, number: int) -> str:
         """Weights of edges (B, k) and their ends -> the log of what arrives (B, N + 1), over 4."""
         count, passed_on, _ = WALKS[number]
-        weights, index = (self("Slice", each, [0], [count], [1]) for each in (weights, index))
+        weights, index = self.column(weights, 0, count), self.column(index, 0, count)
         total = self("Mul", self("ReduceSum", weights, [-1], keepdims=1), 2.0)
-        degree = self("Gather", self.graph.constant(reference.degrees[number]), index)
+        degree = self("Gather", reference.degrees[number], index)
         root = self("Sqrt", self("Mul", self("Max", total, TINY), degree))
         scaled = self("Div", self("Mul", weights, 2 * passed_on), root)
-        left = self(
-            "Gather", self.graph.constant(reference.arrived[number]), index
-        )  # (B, k, N + 1)
+        left = self("Gather", reference.arrived[number], index)  # (B, k, N + 1)
         z = self("ReduceSum", self("Mul", self("Unsqueeze", scaled, [2]), left), [1], keepdims=0)
         return self("Mul", self("Log", self("Add", z, SMALLEST)), 0.25)

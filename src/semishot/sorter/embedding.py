@@ -5,7 +5,6 @@ Letters: P rows, D features.
 
 import hashlib
 import os
-import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -17,13 +16,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from semishot.data.decoding import MOST_BYTES, REMEDY, opened, quiet, upright
-from semishot.data.framing import Photo, least
+from semishot.data.framing import least
 from semishot.data.thumbnails import fingerprint, small_copy
 from semishot.errors import InputError
 from semishot.sorter.boxes import cropped
 from semishot.sorter.embedding_cache import EmbeddingCache, Row
 from semishot.sorter.encoders.image_encoder import ImageEncoder
-from semishot.sorter.encoders.networks import Network, Pixels, encode_batch
+from semishot.sorter.encoders.networks import Pixels, usual_batch
 from semishot.sorter.listing import Item, Skipped
 from semishot.system.files import read_regular
 from semishot.system.npy import make_room
@@ -36,8 +35,6 @@ MANY_PIXELS = 1_000_000
 """Of an image of which a thumbnail is kept: decoding it again for a page would take a while."""
 MOST_THREADS, SPARE_THREADS = 16, 2
 """More than there are cores: some of them wait for a disk, or for each other."""
-MOST_WAITING = 256
-"""Files that wait for a batch to be full."""
 
 
 @dataclass
@@ -61,15 +58,14 @@ class Rows:
 
 
 class ReadFile(NamedTuple):
-    """A file: its digest, and its features if they are new; or why it could not be read."""
+    """A file: its digest, and what its image looks like, if that is new; or why it could not be read."""
 
     digest: bytes = b""
     pixels: Pixels | None = None
     """Until they are encoded."""
-    row: Row | None = None
-    thumbnail: bytes = b""
-    """Of a large image that was decoded."""
     fingerprint: bytes = b""
+    thumbnail: bytes = b""
+    """Of a large image."""
     problem: str = ""
 
 
@@ -90,7 +86,7 @@ def embed(
     arranged: gives the images that could be read their order, and perhaps other labels.
     """
     with quiet(), meter("reading, decoding and encoding", len(items), "images") as progress:
-        files = list(in_this_process(device, items, encoder, cache, progress))
+        files = list(encode_files(device, items, encoder, cache, progress))
     cache.flush()
     features = make_room(scratch, np.float32, (max(1, len(files)), encoder.features))
     rows = Rows(features, seconds=progress.seconds.of, thumbnail=cache.thumbnail)
@@ -110,59 +106,42 @@ def embed(
     return rows
 
 
-def in_this_process(
+def encode_files(
     device: str,
-    items: Iterable[Item],
+    items: Sequence[Item],
     encoder: ImageEncoder,
     cache: EmbeddingCache,
     progress: Meter,
 ) -> Iterator[ReadFile]:
     """What was read of each item, in order; its features are in the cache.
 
-    Threads read and decode. A network that takes single images is run in these threads, too; others are
-    given batches.
+    Each thread reads, decodes and encodes as many files as the network takes at once.
     """
-    clock, loading = progress.seconds, threading.Lock()
-    waiting: list[ReadFile] = []
-    batch: dict[bytes, Pixels] = {}
+    clock, size = progress.seconds, encoder.batch or usual_batch(device)
 
-    def network() -> Network:
-        with loading:  # the first thread loads it; meanwhile, others decode
-            return encoder.network(device)
-
-    def look(item: Item) -> ReadFile:
-        with clock.part("reading"):
-            file, data = read(item)
-        if file.problem or file.digest in cache:
-            return file
-        with clock.part("decoding"):
-            file = decoded(file, data, encoder, item.home or item.path)
-        if file.pixels is None or network().batch > 1:
-            return file
-        with clock.part("encoding"):
-            return file._replace(pixels=None, row=network()(file.pixels[None])[0])
-
-    def encoded() -> Iterator[ReadFile]:
-        rows: dict[bytes, Row] = {}
-        if batch:
+    def encoded(some: Sequence[Item]) -> list[tuple[ReadFile, Row | None]]:
+        files = []
+        for item in some:
+            with clock.part("reading"):
+                file, data = read(item)
+            if not file.problem and file.digest not in cache:
+                with clock.part("decoding"):
+                    file = decoded(file, data, encoder, item.home or item.path)
+            files.append(file)
+        rows: Iterator[Row] = iter(())
+        if images := [file.pixels for file in files if file.pixels is not None]:
+            network = encoder.network(device)
             with clock.part("encoding"):
-                images = np.stack(list(batch.values()))
-                rows = dict(zip(batch, encode_batch(network(), images), strict=True))
-        for file in waiting:
-            if (row := rows.get(file.digest, file.row)) is not None:
+                rows = iter(network(np.stack(images)))
+        return [(f._replace(pixels=None), None if f.pixels is None else next(rows)) for f in files]
+
+    batches = (items[first : first + size] for first in range(0, len(items), size))
+    for files in ahead(encoded, batches, most_threads()):
+        for file, row in files:
+            if row is not None:
                 cache.add(file.digest, row, file.fingerprint, file.thumbnail)
             progress.advance(1)
-            yield ReadFile(file.digest, problem=file.problem)
-        waiting.clear()
-        batch.clear()
-
-    for file in ahead(look, items, most_threads()):
-        waiting.append(file)
-        if file.pixels is not None:
-            batch[file.digest] = file.pixels
-        if not batch or len(batch) == network().batch or len(waiting) == MOST_WAITING:
-            yield from encoded()
-    yield from encoded()
+            yield file
 
 
 def most_threads() -> int:
@@ -195,27 +174,20 @@ def read(item: Item) -> tuple[ReadFile, bytes]:
     return ReadFile(hashlib.sha256(data).digest()), data
 
 
-def decoded(
-    file: ReadFile, data: bytes, encoder: ImageEncoder, path: Path | None = None
-) -> ReadFile:
-    """The file with its pixels, and a thumbnail if the image is large; or why there are none."""
+def decoded(file: ReadFile, data: bytes, encoder: ImageEncoder, path: Path | None) -> ReadFile:
+    """The file with what the encoder sees of it, and a thumbnail if it is large; or why there is nothing."""
     framing = encoder.prepare
     try:
         with opened(data, "it") as image:
             box = encoder.boxes.box(path) if encoder.boxes is not None else None
             large = image.width * image.height > MANY_PIXELS
-            if box is not None:
-                with upright(image) as whole:
-                    small, inside = small_copy(whole) if large else b"", cropped(whole, box)
-                    look = fingerprint(inside)
-                    return file._replace(pixels=framing(inside), fingerprint=look, thumbnail=small)
-            if not large or not isinstance(framing, Photo) or framing.channels != 3:
-                with upright(image) as seen:
-                    look = fingerprint(seen)
-                return file._replace(pixels=framing(image), fingerprint=look)
-            with upright(image, least=least(framing)) as seen:
-                look, small = fingerprint(seen), small_copy(seen)
-                return file._replace(pixels=framing.frame(seen), thumbnail=small, fingerprint=look)
+            with upright(image, least=least(framing) if large and box is None else None) as whole:
+                seen = cropped(whole, box) if box is not None else whole
+                return file._replace(
+                    pixels=framing.frame(seen.convert("L") if framing.channels == 1 else seen),
+                    fingerprint=fingerprint(seen),
+                    thumbnail=small_copy(whole) if large else b"",
+                )
     except InputError as error:
         return file._replace(problem=str(error).removesuffix(f"; {REMEDY}"))
 

@@ -79,13 +79,12 @@ def export_classifier(
 def model_of(classifier: PrototypeClassifier, encoder: ImageEncoder | None) -> bytes:
     """Features or images -> outputs."""
     graph, features = OnnxGraph(), "features"
-    inputs: dict[str, tuple[str, Shape]] = {
-        "features": ("float32", ("batch", classifier.n_features_in_))
-    }
+    shape: tuple[int, ...] = (classifier.n_features_in_,)
     if encoder is not None:
-        features = encoder.draw(graph, "images")
-        inputs = {"images": ("uint8", ("batch", *encoder.shape))}
+        features, shape = encoder.draw(graph, "images"), encoder.shape
     draw_classifier(graph, classifier, features)
+    taken = ("features", "float32") if encoder is None else ("images", "uint8")
+    inputs: dict[str, tuple[str, Shape]] = {taken[0]: (taken[1], ("batch", *shape))}
     return graph.model(inputs, output_types(classifier), about(classifier, encoder))
 
 
@@ -111,16 +110,14 @@ def about(classifier: PrototypeClassifier, encoder: ImageEncoder | None) -> dict
 def feature_trials(classifier: PrototypeClassifier) -> NDArray[np.float32]:
     """Features near what the classifier compares with, at growing distances from it, and mixtures. Far from
     all of it, neighbours are equally near, and which of them count is rounding."""
-    rng = np.random.default_rng(0)
-    model = classifier.model_
+    rng, model = np.random.default_rng(0), classifier.model_
     rule = model.rule if isinstance(model, PrototypeModel) else model
     space = rule.space
-    landmarks = space.pivots * space.width * space.scale + space.shift
+    landmarks = space.pivots * space.width
     if space.by_cosine > 0:
         rows = rule.reference.rows[:LANDMARKS, : len(space.center)]
-        directions = rows / space.by_cosine**0.5 + space.center
-        landmarks = np.concatenate([directions * space.scale + space.shift, landmarks])
-    landmarks = landmarks[:LANDMARKS]
+        landmarks = np.concatenate([rows / space.by_cosine**0.5 + space.center, landmarks])
+    landmarks = landmarks[:LANDMARKS] * space.scale + space.shift
     noise = rng.normal(size=landmarks.shape) * np.abs(landmarks).mean()
     near = [landmarks + amount * noise for amount in (0, 0.05, 0.1, 0.2, 0.3)]
     mixed = rng.dirichlet(np.ones(len(landmarks)), BATCH) @ landmarks
@@ -155,21 +152,14 @@ def compare(
     alone = session.run(OUTPUTS, {takes: trials[:1]})[1]
     differences = [probabilities - expected, alone - probabilities[:1], strange - stranger]
     worst = max(float(np.abs(each).max()) for each in differences)
-    joint = np.column_stack([expected, np.zeros(len(expected))])
+    two = np.sort(np.pad(expected, [(0, 0), (1, 0)]), 1)[:, -2:]
+    sure = two[:, 1] - two[:, 0] > TOLERANCE  # a tie may be resolved either way
     if classifier.reject is not None:
         cutoff = classifier.cutoff_
-        joint = np.column_stack([expected * (1 - stranger)[:, None], stranger])
-        tied = (
-            np.abs(stranger - cutoff) < TOLERANCE
-            if cutoff is not None
-            else np.zeros(len(joint), bool)
-        )
-    else:
-        tied = np.zeros(len(joint), bool)
-    top = np.sort(joint, 1)
-    tied |= top[:, -1] - top[:, -2] < TOLERANCE  # a tie may be resolved either way
+        edge = (1 - stranger) * two[:, 1] if cutoff is None else cutoff
+        sure &= np.abs(stranger - edge) > TOLERANCE
     names = np.array([*classifier.classes_.tolist(), classifier.stranger_label_], object)
-    if worst > TOLERANCE or not (tied | (names[label] == classes)).all():
+    if worst > TOLERANCE or (names[label] != classes)[sure].any():
         raise InputError(
             f"the ONNX graph and the classifier disagree by {worst:.2g}, more than {TOLERANCE}, on {takes}: "
             "nothing was written; please report this with the encoder's name"

@@ -16,7 +16,7 @@ import pytest
 import torch
 from torch import nn
 
-pytest.importorskip("onnx", reason="the extra `onnx` is not installed")
+pytest.importorskip("onnx", reason="graphs of other people's networks are built with it")
 pytest.importorskip("onnxscript", reason="torch exports with it")
 
 import onnx
@@ -292,15 +292,12 @@ def outside(network, tmp_path) -> Path:
     return path
 
 
-def test_weights_beside_the_file_are_taken_in(network, outside, tmp_path, monkeypatch):
+def test_weights_beside_the_file_are_taken_in(network, outside, tmp_path):
     encoder, given = middle_of(f"onnx:{outside}"), images(3)
     expected = middle_of(f"onnx:{network}").encode(given)
     np.testing.assert_allclose(encoder.encode(given), expected)
     (tmp_path / "saved").mkdir()
     save_encoder(encoder, tmp_path / "saved")
-    monkeypatch.setitem(sys.modules, "onnx", None)
-    with pytest.raises(InputError, match="in other files needs onnx: pip install 'semishot.onnx"):
-        middle_of(f"onnx:{outside}")
     shutil.rmtree(outside.parent)
     assert np.array_equal(load_encoder(tmp_path / "saved").encode(given), encoder.encode(given))
 

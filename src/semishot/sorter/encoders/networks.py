@@ -1,14 +1,16 @@
 """An encoder, and the session of onnxruntime that runs it.
 
-Letters: B images, H x W pixels, C channels, D features.
+Letters: B images, V views of an image, H x W pixels, C channels, D features.
 """
 
 import hashlib
 import os
+import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -25,13 +27,8 @@ BATCH_ON_GPU = 64
 CUDA, CPU = "CUDAExecutionProvider", "CPUExecutionProvider"
 
 
-class Network(Protocol):
-    """Images (B, H, W, C) -> features (B, D)."""
-
-    batch: int
-    """B. 1: single images, in any number of threads."""
-
-    def __call__(self, images: Pixels) -> Features: ...
+Network = Callable[[Pixels], Features]
+"""Images (B, V H, W, C), one view above the other -> features (B, D), their mean; in any thread."""
 
 
 @dataclass(frozen=True)
@@ -50,6 +47,8 @@ class ImageEncoder:
     """What runs it on a device: auto, cpu, cuda or cuda:N. The first call loads it."""
     draw: Callable[[OnnxGraph, str], str]
     """Adds it to a graph: from images, uint8 (B, H, W, C), to features (B, D)."""
+    batch: int | None = None
+    """The only number of images that its graph takes."""
     save: Callable[[Path], dict[str, Any]] = lambda folder: {}
     """Writes weights that do not come with a package to a folder; returns fields of `encoder.json`."""
     notes: tuple[str, ...] = ()
@@ -76,75 +75,102 @@ class ImageEncoder:
 
     def encode(self, images: ArrayLike) -> Features:
         """Prepared images, uint8 (B, H, W, C) -> features, float32 (B, D), on the CPU."""
-        given, network = np.asarray(images, np.uint8), self.network("cpu")
-        starts = range(0, len(given), network.batch)
-        return np.concatenate(
-            [encode_batch(network, given[start : start + network.batch]) for start in starts]
-        )
+        return self.network("cpu")(np.asarray(images, np.uint8))
 
 
 def viewed(encoder: ImageEncoder, view: View) -> ImageEncoder:
     """An encoder of the middle that sees the whole image instead, or both: the mean of their features."""
-    middle = encoder.prepare
+    middle, draw = encoder.prepare, encoder.draw
     assert isinstance(middle, Middle)
     height, width, channels = encoder.shape
     framing: Framing = middle
-    changed: dict[str, Any] = {}
     if view == "whole":
         framing = Whole(height, width, channels, middle.bicubic)
     elif view == "both":
         framing = Both(height, width, middle.share, channels, middle.bicubic)
 
         def draw(graph: OnnxGraph, images: str) -> str:
-            views = graph.add("Reshape", images, graph.integers(-1, height, width, channels))
-            features = graph.integers(-1, 2, encoder.features)
-            pairs = graph.add("Reshape", encoder.draw(graph, views), features)
-            return graph.add("ReduceMean", pairs, graph.integers(1), keepdims=0)
+            views = graph.add("Reshape", images, [-1, height, width, channels])
+            pairs = graph.add("Reshape", encoder.draw(graph, views), [-1, 2, encoder.features])
+            return graph.add("ReduceMean", pairs, [1], keepdims=0)
 
-        def load(device: str) -> Network:
-            return BothNetwork(encoder.network(device), (-1, height, width, channels))
-
-        changed |= {"network": load, "draw": draw}
-    identity = hashlib.sha256(f"{encoder.identity} {to_json(framing)}".encode()).hexdigest()
-    changed["save"] = lambda folder: {"view": view, **encoder.save(folder)}
-    return replace(encoder, prepare=framing, identity=identity, **changed)
-
-
-class BothNetwork:
-    """Images (B, 2 H, W, C), two views one above the other -> the mean of their features (B, D)."""
-
-    def __init__(self, network: Network, view: tuple[int, ...]) -> None:
-        self.network, self.view, self.batch = network, view, network.batch
-
-    def __call__(self, images: Pixels) -> Features:
-        views = images.reshape(self.view)  # (2 B, H, W, C)
-        halves = np.concatenate([self.network(part) for part in np.split(views, 2)])  # (2 B, D)
-        features: Features = halves.reshape(len(images), 2, -1).mean(1)
-        return features
+    return replace(
+        encoder,
+        prepare=framing,
+        identity=hashlib.sha256(f"{encoder.identity} {to_json(framing)}".encode()).hexdigest(),
+        draw=draw,
+        save=lambda folder: {"view": view, **encoder.save(folder)},
+    )
 
 
-def encode_batch(network: Network, images: Pixels) -> Features:
-    """At most as many images as the network takes; filled up, as in another size rounding differs."""
-    missing = network.batch - len(images)
-    filled = np.concatenate([images, *[images[-1:]] * missing]) if missing else images
-    return network(filled)[: len(images)]
+def loader(
+    draw: Callable[[OnnxGraph, str], str], shape: Sequence[int], batch: int | None = None
+) -> Callable[[str], Network]:
+    """What runs a graph from images of this shape (H, W, C) on a device; the graph is drawn once.
+
+    batch: the only number of images that it takes.
+    """
+    loading = threading.Lock()
+
+    @cache
+    def load(device: str) -> Network:
+        graph = OnnxGraph()
+        output = draw(graph, "images")
+        inputs = {"images": ("uint8", (batch or "batch", *shape))}
+        return GraphNetwork(
+            graph.model(inputs, {output: ("float32", ("batch", "features"))}), device
+        )
+
+    def network(device: str) -> Network:
+        with loading:  # the first thread loads it; meanwhile, others decode
+            return load(device)
+
+    return network
 
 
 class GraphNetwork:
-    """A graph of ours, from pixels to features.
+    """A graph from single views to features.
 
-    On a CPU, each image is encoded alone and on one core: its features are the same bits whatever is encoded
+    On a CPU, each view is encoded alone and on one core: its features are the same bits whatever is encoded
     beside it, and cores need not wait for each other.
     """
 
     def __init__(self, graph: bytes, device: str) -> None:
         self.session = open_session(graph, device)
-        self.batch = BATCH_ON_GPU if CUDA in self.session.get_providers() else 1
-        self.input = self.session.get_inputs()[0].name
+        batch, *self.shape = self.session.get_inputs()[0].shape
+        self.batch = batch if isinstance(batch, int) else usual_batch(device)
 
     def __call__(self, images: Pixels) -> Features:
-        features: Features = self.session.run(None, {self.input: images})[0]
+        views = images.reshape(-1, *self.shape)  # (B V, H, W, C)
+        missing = -len(views) % self.batch
+        filled = np.concatenate([views, *[views[-1:]] * missing]) if missing else views
+        parts = np.split(filled, len(filled) // self.batch)
+        try:
+            rows = np.concatenate([self.session.run(None, {"images": each})[0] for each in parts])
+        except Exception as error:  # onnxruntime's own types
+            raise InputError(
+                f"the encoder cannot be run on {self.batch} images at once ({reason_of(error)})"
+            ) from error
+        features: Features = rows[: len(views)].reshape(len(images), -1, rows.shape[1]).mean(1)
         return features
+
+
+def usual_batch(device: str) -> int:
+    """How many images are encoded at once on a device."""
+    return BATCH_ON_GPU if CUDA in providers(device) else 1
+
+
+def providers(device: str) -> list[str]:
+    """Of onnxruntime, the best first."""
+    import onnxruntime
+
+    if device != "cpu" and CUDA in onnxruntime.get_available_providers():
+        return [CUDA, CPU]
+    if device.startswith("cuda"):
+        raise InputError(
+            f"--device {device}: onnxruntime is installed without CUDA (onnxruntime-gpu)"
+        )
+    return [CPU]
 
 
 def open_session(graph: bytes, device: str = "cpu") -> Any:
@@ -155,18 +181,12 @@ def open_session(graph: bytes, device: str = "cpu") -> Any:
     os.environ["ORT_DISABLE_TELEMETRY"] = "1"
     import onnxruntime
 
-    providers: list[Any] = [CPU]
-    if device != "cpu" and CUDA in onnxruntime.get_available_providers():
-        number = device.partition(":")[2] or "0"
-        providers = [(CUDA, {"device_id": number}), CPU]
-    elif device.startswith("cuda"):
-        raise InputError(
-            f"--device {device}: onnxruntime is installed without CUDA (onnxruntime-gpu)"
-        )
+    number = {"device_id": device.partition(":")[2] or "0"}
+    wanted = [(CUDA, number) if name == CUDA else name for name in providers(device)]
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = 1  # the thread that asks is the one that works
     options.log_severity_level = 4  # errors are raised; they need not be printed too
     try:
-        return onnxruntime.InferenceSession(graph, options, providers=providers)
+        return onnxruntime.InferenceSession(graph, options, providers=wanted)
     except Exception as error:  # its own types
         raise InputError(f"onnxruntime cannot open the graph ({reason_of(error)})") from error

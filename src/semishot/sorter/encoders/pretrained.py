@@ -10,7 +10,6 @@ import pickle
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +21,7 @@ from semishot.data.framing import Framing, Middle, framing_from_json, to_json
 from semishot.errors import InputError
 from semishot.sorter.encoders.encoder_options import CHOICES, OMNIGLOT, TRAINED, WEIGHTS
 from semishot.sorter.encoders.graph_builder import TYPES, OnnxGraph
-from semishot.sorter.encoders.networks import GraphNetwork, ImageEncoder, Network
+from semishot.sorter.encoders.networks import ImageEncoder, loader
 from semishot.system.files import PACKAGE, read_regular, reading
 from semishot.system.tensor_files import read_arrays, write_arrays
 
@@ -60,12 +59,7 @@ def drawn(
         pixels = graph.add("Cast", images, to=TYPES["float32"])
         return draw(graph, graph.add("Transpose", pixels, perm=[0, 3, 1, 2]))
 
-    @cache
-    def load(device: str) -> Network:
-        graph, shape = OnnxGraph(), ("batch", framing.height, framing.width, framing.channels)
-        outputs = {from_images(graph, "images"): ("float32", ("batch", features))}
-        return GraphNetwork(graph.model({"images": ("uint8", shape)}, outputs), device)
-
+    load = loader(from_images, (framing.height, framing.width, framing.channels))
     return ImageEncoder(name, framing, features, identity, load, from_images, **more)
 
 
@@ -98,7 +92,6 @@ def draw_lite(graph: OnnxGraph, tensors: Tensors, pixels: str, side: int) -> str
 
     Blocks that change the number of filters begin a stage; the others add their input to their output.
     """
-    bounds = graph.constant(0.0), graph.constant(6.0)
 
     def convolution(x: str, layer: str, norm: str, stride: int = 1, relu: bool = True) -> str:
         weight = tensors[f"{layer}.weight"]
@@ -109,15 +102,14 @@ def draw_lite(graph: OnnxGraph, tensors: Tensors, pixels: str, side: int) -> str
         x = graph.add(
             "Conv",
             x,
-            *folded(graph, weight, *(tensors[key] for key in keys), epsilon=LITE_EPSILON),
+            *folded(weight, *(tensors[key] for key in keys), epsilon=LITE_EPSILON),
             strides=[stride, stride],
             pads=[before, before, after, after],
             group=groups,
         )
-        return graph.add("Clip", x, *bounds) if relu else x
+        return graph.add("Clip", x, 0.0, 6.0) if relu else x
 
-    mean, std = graph.constant(127.0), graph.constant(128.0)
-    x = graph.add("Div", graph.add("Sub", pixels, mean), std)
+    x = graph.add("Div", graph.add("Sub", pixels, 127.0), 128.0)
     x = convolution(x, "_conv_stem", "_bn0", 2)
     side, stage, filters = -(-side // 2), -1, len(tensors["_conv_stem.weight"])
     blocks = len({key.split(".")[1] for key in tensors if key.startswith("_blocks.")})
@@ -166,10 +158,10 @@ def open_run(name: str, path: Path, number: str = "") -> ImageEncoder:
     framing = framing_from_json(metadata["framing"], path)
 
     def draw(graph: OnnxGraph, pixels: str) -> str:
-        x = graph.add("Div", pixels, graph.constant(255.0))
+        x = graph.add("Div", pixels, 255.0)
         for first in range(0, len(wanted), len(keys)):
             parts = [own[key] for key in wanted[first : first + len(keys)]]
-            x = graph.add("Conv", x, *folded(graph, *parts, epsilon=RUN_EPSILON), pads=[1] * 4)
+            x = graph.add("Conv", x, *folded(*parts, epsilon=RUN_EPSILON), pads=[1] * 4)
             x = graph.add("MaxPool", x, kernel_shape=[2, 2], strides=[2, 2])
             x = graph.add("Relu", x)
         return graph.add("Flatten", x)
@@ -185,7 +177,7 @@ def open_run(name: str, path: Path, number: str = "") -> ImageEncoder:
     return drawn(name, framing, features, weights, draw, save=save)
 
 
-def folded(graph: OnnxGraph, weight: Any, *norm: Any, epsilon: float) -> tuple[str, str]:
+def folded(weight: Any, *norm: Any, epsilon: float) -> tuple[Any, Any]:
     """Weights and bias of a convolution with its batch norm folded in.
 
     With known statistics, batch norm is affine: scale, shift, mean and variance, each of F numbers.
@@ -193,7 +185,7 @@ def folded(graph: OnnxGraph, weight: Any, *norm: Any, epsilon: float) -> tuple[s
     scale, shift, mean, variance = (np.asarray(part, np.float64) for part in norm)
     gain = scale / np.sqrt(variance + epsilon)  # (F,)
     weights = weight * gain[:, None, None, None]  # (F, C, H, W)
-    return graph.constant(weights), graph.constant(shift - mean * gain)
+    return weights, shift - mean * gain
 
 
 def read_pth(content: bytes) -> dict[str, NDArray[Any]]:
