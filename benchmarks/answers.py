@@ -112,18 +112,19 @@ RULES: dict[str, Callable[[Asked], Array]] = {
 }
 
 
-def play(task: Task, start: str, rule: str, seed: int) -> Found:
-    """Answer until 98 % are right: a moment is (answers, share right, expected wrong, wrong)."""
+def play(task: Task, start: str, rule: str, seed: int, of_names: Array | None = None) -> Found:
+    """Answer until 98 % are right: a moment is (answers, share right, expected wrong, wrong). With features
+    of the classes' names, the pile is judged before the first answer."""
     rng, pile, truth = np.random.default_rng(seed), LabeledPile(task.features), task.truth
     labels = task.labels.copy() if start == ONE else np.full(len(truth), UNLABELED)
     given = labels != UNLABELED
-    if start == NONE:
+    if start == NONE and of_names is None:
         shuffled = rng.permutation(len(truth))[:FIRST]
         first = shuffled if rule == RANDOM else varied(task.features, pile.space, FIRST)
         labels[first] = answers_of(truth[first])
     found: Found = {"curve": [], "pile": int((~given).sum())}
     while True:
-        names, joint = judged(pile, labels)
+        names, joint = judged(pile, labels, of_names)
         doubt = 1 - joint.max(1)
         allowed = labels == UNLABELED
         wrong = allowed & (np.append(names, -1)[joint.argmax(1)] != truth)
@@ -142,12 +143,14 @@ def answers_of(truth: Array) -> Array:
     return np.where(truth < 0, NAMED_STRANGER, truth)
 
 
-def judged(pile: LabeledPile, labels: Array) -> tuple[Array, Array]:
-    """The classes that have labels, and the N + 1 probabilities."""
-    names, places = np.unique(labels[labels >= 0], return_inverse=True)
-    compact = labels.copy()
-    compact[labels >= 0] = places
-    answer = pile.learn(compact).answer
+def judged(pile: LabeledPile, labels: Array, of_names: Array | None = None) -> tuple[Array, Array]:
+    """The classes that have labels or names, and the N + 1 probabilities."""
+    names, compact = np.arange(0 if of_names is None else len(of_names)), labels
+    if of_names is None:
+        names, places = np.unique(labels[labels >= 0], return_inverse=True)
+        compact = labels.copy()
+        compact[labels >= 0] = places
+    answer = pile.learn(compact, names=of_names).answer
     assert answer is not None
     return names, answer.joint
 
