@@ -1,6 +1,7 @@
 """The views of a photograph: how much of a pile is right with the middle, the whole frame, or both.
 
     python benchmarks/views.py DATA FEATURES OUT.json [TASKS]
+    python benchmarks/views.py DATA OUT.json    how long a photograph of 3 megapixels takes, added to the file
 
 DATA holds `birds/birds40.zip` and `groceries/groceries24.zip`. Pictures are seen as they are (`plain`), as
 frames of 16:9 with the picture's middle square at one end (`edge`), and as frames of 4:3 with the square at
@@ -11,20 +12,27 @@ In `mixed` piles a third of the images is of each sort. Classes of the first hal
 import io
 import json
 import sys
+import time
 import zipfile
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, ImageOps
 
+from pages import write_lines
 from semishot import PrototypeClassifier
 from semishot.image_encoders import open_encoder
+from semishot.sorter.embedding import ReadFile, decoded
+from semishot.sorter.encoders.encoder_options import View
 
 Array = NDArray[Any]
 ARCHIVES = {"birds": "birds/birds40.zip", "groceries": "groceries/groceries24.zip"}
-SORTS, VIEWS, SHOTS = ("plain", "edge", "corner"), ("middle", "whole", "both"), (1, 3, 5)
+SORTS, SHOTS = ("plain", "edge", "corner"), (1, 3, 5)
+VIEWS: tuple[View, ...] = ("middle", "whole", "both")
+PHOTOS = "photos", "photos-lite0"
 WAY, EACH = 5, 15
 
 
@@ -109,6 +117,28 @@ def task(
     return shares
 
 
+def speed(data: Path, out: Path, rounds: int = 15) -> None:
+    """Medians of milliseconds of a core, with each encoder and view, in turns."""
+    with zipfile.ZipFile(data / ARCHIVES["birds"]) as opened:
+        name = min(name for name in opened.namelist() if name.endswith((".jpg", ".png")))
+        photo = Image.open(io.BytesIO(opened.read(name))).convert("RGB").resize((2000, 1500))
+    file, item = io.BytesIO(), ReadFile()
+    photo.save(file, "jpeg", quality=90)
+    encoders = {(name, view): open_encoder(name, view=view) for name in PHOTOS for view in VIEWS}
+    taken: dict[tuple[str, View], list[float]] = {key: [] for key in encoders}
+    for _ in range(rounds + 1):
+        for key, encoder in encoders.items():
+            begun = time.thread_time()
+            encoder.encode([decoded(item, file.getvalue(), encoder, None).pixels])
+            taken[key].append(1000 * (time.thread_time() - begun))
+    stored = json.loads(out.read_text())
+    stored["milliseconds"] = {
+        f"{name}, {view}": round(median(times[1:]), 1) for (name, view), times in taken.items()
+    }
+    print(stored["milliseconds"])
+    write_lines(out, stored)
+
+
 def main(data: Path, folder: Path, out: Path, tasks: int = 40) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     cells = []
@@ -128,8 +158,11 @@ def main(data: Path, folder: Path, out: Path, tasks: int = 40) -> None:
                         cell |= {"gain": gain.mean(), "gain_se": gain.std(ddof=1) / tasks**0.5}
                         cells.append(cell)
                         print(cell, flush=True)
-    out.write_text(json.dumps({"tasks": tasks, "cells": cells}, indent=1) + "\n")
+    write_lines(out, {"tasks": tasks, "cells": cells})
 
 
 if __name__ == "__main__":
-    main(*map(Path, sys.argv[1:4]), *map(int, sys.argv[4:5]))
+    if len(sys.argv) == 3:
+        speed(*map(Path, sys.argv[1:]))
+    else:
+        main(*map(Path, sys.argv[1:4]), *map(int, sys.argv[4:5]))

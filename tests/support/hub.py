@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from hashlib import sha256
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from importlib import import_module
 from urllib.parse import unquote, urlsplit
 
 import numpy as np
@@ -39,6 +40,19 @@ def image_graph(output: str = "image_embeds") -> bytes:
     shape = ("batch", 3, "height", "width")
     outputs = {output: ("float32", ("batch", FEATURES))}
     return graph.model({"pixel_values": ("float32", shape)}, outputs)
+
+
+def with_weights_outside(model: bytes) -> tuple[bytes, bytes]:
+    """The same network, and its weights as a file `model.onnx_data`."""
+    onnx = import_module("onnx")
+    read, data = onnx.load_model_from_string(model), b""
+    for tensor in read.graph.initializer:
+        onnx.external_data_helper.set_external_data(
+            tensor, "model.onnx_data", len(data), len(tensor.raw_data)
+        )
+        data += tensor.raw_data
+        tensor.ClearField("raw_data")
+    return read.SerializeToString(), data
 
 
 def text_rows() -> np.ndarray:
@@ -97,8 +111,10 @@ def repositories() -> dict[str, dict[str, bytes]]:
         "preprocessor_config.json": prepared(size=SIDE, do_center_crop=False, resample=3),
         "onnx/model.onnx": image_graph("pooler_output"),
     }
+    graph, data = with_weights_outside(dino["onnx/model.onnx"])
     return {
         "some/clip": clip,
+        "some/large": dino | {"onnx/model.onnx": graph, "onnx/model.onnx_data": data},
         "some/dino": dino,
         "some/torch": {"preprocessor_config.json": prepared(), "model.safetensors": b"x"},
         "some/plain": {"onnx/model.onnx": image_graph()},

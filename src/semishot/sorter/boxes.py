@@ -63,8 +63,12 @@ def read_boxes(path: Path) -> Boxes:
         content = read_regular(path, MOST_JSON)
     except FileNotFoundError as error:
         raise InputError(f"no file {path}") from error
+    try:
+        images = msgspec.json.decode(content, type=DetectorFile).images
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise InputError(f"{path} is not of MegaDetector's format: {error}") from error
     by_file = {}
-    for image in _images(content, path):
+    for image in images:
         animals = [d for d in image.detections or () if d.category == ANIMAL and d.conf >= LEAST]
         if animals:
             box = max(animals, key=lambda detection: detection.conf).bbox
@@ -76,14 +80,6 @@ def read_boxes(path: Path) -> Boxes:
     if not by_file:
         raise InputError(f"{path} has no animal with a confidence of {LEAST} or more")
     return Boxes(hashlib.sha256(content).hexdigest(), by_file)
-
-
-def _images(content: bytes, path: Path) -> list[DetectedImage]:
-    """Other fields are not looked at."""
-    try:
-        return msgspec.json.decode(content, type=DetectorFile).images
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise InputError(f"{path} is not of MegaDetector's format: {error}") from error
 
 
 def cropped(image: Image.Image, box: Box) -> Image.Image:
@@ -119,6 +115,9 @@ def bursts(
     A burst is of one folder, and each of its photographs was taken at most so many seconds after another.
     groups: (P,) the first row of groups that are to be joined with bursts.
     """
+    from scipy.sparse import coo_array  # slow to import
+    from scipy.sparse.csgraph import connected_components
+
     order = sorted(
         (str(path.parent), time, row)
         for row, path in enumerate(paths)
@@ -129,14 +128,13 @@ def bursts(
         for (folder, time, row), (next_folder, next_time, next_row) in pairwise(order)
         if folder == next_folder and next_time - time <= seconds
     ]
-    leader = list(range(len(paths)))
-
-    def first(row: int) -> int:
-        while leader[row] != row:
-            row = leader[row]
-        return row
-
-    for one, other in (*enumerate(groups.tolist() if groups is not None else ()), *pairs):
-        low, high = sorted((first(one), first(other)))
-        leader[high] = low
-    return np.array([first(row) for row in range(len(paths))], np.int64)
+    rows = np.arange(len(paths))
+    edges = np.array([*zip(rows, rows if groups is None else groups, strict=True), *pairs], int)
+    if not len(edges):
+        return rows
+    joined = coo_array((np.ones(len(edges)), edges.T), shape=(len(rows), len(rows)))
+    _, first, inverse = np.unique(
+        connected_components(joined)[1], return_index=True, return_inverse=True
+    )
+    leaders: NDArray[np.int64] = first[inverse]
+    return leaders

@@ -5,6 +5,7 @@ Letters: P rows, D features.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -21,8 +22,8 @@ from semishot.system.tables import check_rows
 BLOCK = 4096
 NUMBERS = {"-1": "", "-2": STRANGER}
 """Labels that are numbers: unlabeled, and none of the classes."""
-Part = tuple[NDArray[Any], Sequence[Item], Sequence[int]]
-"""Features (P, D), what each row is, and the rows that are wanted."""
+Part = tuple[NDArray[Any], Sequence[Item]]
+"""Features (P, D), and what each row is."""
 
 
 @dataclass(frozen=True)
@@ -52,18 +53,14 @@ def feature_rows(given: FeatureFiles, scratch: Path) -> Rows:
     labels = [read_labels(given.labels, len(arrays[0]))]
     labels += [[None] * len(array) for array in arrays[1:]]
     parts: list[Part] = []
-    for wanted in (True, False):
-        for path, array, own in zip(files, arrays, labels, strict=True):
-            named = enumerate(own)
-            items = [_row(f"{path.name}:{row}", label, given.corrections) for row, label in named]
-            rows = [row for row, item in enumerate(items) if (item.label is not None) == wanted]
-            parts.append((array, items, rows))
+    for path, array, own in zip(files, arrays, labels, strict=True):
+        items = []
+        for row, label in enumerate(own):
+            name = f"{path.name}:{row}"
+            correct = given.corrections.get(name, "")
+            items.append(Item(name, correct or label, of_pile=label is None, correct=correct))
+        parts.append((array, items))
     return gathered(parts, scratch)
-
-
-def _row(name: str, label: str | None, corrections: Mapping[str, str]) -> Item:
-    correct = corrections.get(name, "")
-    return Item(name, correct or label, of_pile=label is None, correct=correct)
 
 
 def read_features(path: Path) -> NDArray[Any]:
@@ -99,13 +96,14 @@ def read_labels(path: Path, rows: int) -> list[str | None]:
 
 
 def gathered(parts: Sequence[Part], scratch: Path) -> Rows:
-    """Chosen rows of several arrays in one file, in float32."""
-    total = sum(len(chosen) for _, _, chosen in parts)
+    """The rows of several arrays in one file, in float32: those with a label first."""
+    total = sum(len(array) for array, _ in parts)
     features = make_room(scratch, np.float32, (max(1, total), parts[0][0].shape[1]))
     rows = Rows(features)
-    for array, items, chosen in parts:
+    for labeled, (array, items) in product((True, False), parts):
+        chosen = [row for row, item in enumerate(items) if (item.label is not None) == labeled]
         for first in range(0, len(chosen), BLOCK):
-            indices = list(chosen[first : first + BLOCK])
+            indices = chosen[first : first + BLOCK]
             with np.errstate(over="ignore"):
                 block = np.asarray(array[indices], np.float32)
             for index, row in zip(indices, block, strict=True):

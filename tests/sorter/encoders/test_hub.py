@@ -15,6 +15,7 @@ from PIL import Image
 
 pytest.importorskip("huggingface_hub", reason="the extra `hub` is not installed")
 pytest.importorskip("tokenizers", reason="the extra `hub` is not installed")
+pytest.importorskip("onnx", reason="a repository of the hub is made with it")
 
 from huggingface_hub import constants
 
@@ -66,6 +67,14 @@ def test_the_graph_of_images_is_taken_and_prepared_as_the_repository_says(asked)
     assert (
         open_encoder("hf:some/dino", OnnxOptions(encoder_crop=0.5), "middle").prepare.share == 0.5
     )
+
+
+def test_weights_in_another_file_of_the_repository_are_taken_in(asked):
+    image = noise(0, 50, 80)
+    large, dino = (open_encoder(f"hf:some/{name}", view="middle") for name in ("large", "dino"))
+    assert "some/large: onnx/model.onnx_data" in asked
+    pixels = [dino.prepare(image)]
+    assert np.array_equal(large.encode(pixels), dino.encode(pixels))
 
 
 def test_it_is_downloaded_once_and_saved_with_revision_and_digest(asked, nowhere, tmp_path):
