@@ -41,7 +41,7 @@ clean:
 	touch $@
 
 .venv/dev-ready: .venv/demo-ready
-	$(INSTALL) -e .[dev,docs,train,tensorboard,photos,heic,onnx,hub,ray,label]
+	$(INSTALL) -e .[dev,docs,train,tensorboard,photos,heic,hub,ray,label]
 	touch $@
 
 .venv/docs-ready: .venv/demo-ready
