@@ -6,21 +6,21 @@
     python benchmarks/answers.py --page                             fills docs/answers.md
 
 Ten classes of birds, groceries (to choose only) or miniImageNet, 300 images in the pile. The user has one
-labeled image of each class, or none: then the first answers are about varied images. Five images are chosen
-and answered, the pile is judged anew, and so on until 98 % are right, or 200 were answered. An image is right
-if it was answered, or if its likeliest answer, a class or a stranger, is true. After each answer, `expected`
-is how many are likely still wrong. Where our rule has no more questions is noted; it then goes on with what
-is most doubtful. `kinds`: of the classes that nobody has named, the share of which a group is proposed that
-is at least 80 % pure: classes of at least five images.
+labeled image of each class, or none: then the first answers are about the most typical image of each kind
+(random images for `random`). Five images are chosen and answered, the pile is judged anew, and so on until
+98 % are right, or 200 were answered. An image is right if it was answered, or if its likeliest answer, a
+class or a stranger, is true. After each answer, `expected` is how many are likely still wrong. Where our rule
+has no more questions is noted; it then goes on with what is most doubtful. `kinds`: of the classes that
+nobody has named and that have five images, the share of which a group is proposed that is 80 % pure.
 """
 
 import argparse
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
 from functools import cache, partial
 from itertools import product
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,7 +32,7 @@ from pile_tasks.domains import Domain, domains
 from pile_tasks.tasks import Shape, Task, draw
 from semishot.estimator.kinds import find_kinds
 from semishot.estimator.labels import NAMED_STRANGER, UNLABELED
-from semishot.estimator.next_labels import WORTH_FROM, question_worth, varied, worth_asking
+from semishot.estimator.next_labels import WORTH_FROM, question_worth, worth_asking
 from semishot.estimator.pile import LabeledPile
 from semishot.system.files import read_json
 
@@ -44,7 +44,8 @@ TARGETS = (0.95, 0.98)
 MOMENTS = (0, 20, 40, 80, 120)
 """Numbers of answers at which the curve is reported."""
 ONE, NONE = "one label per class", "no label"
-OURS, RANDOM = "ours", "random"
+RULES = ("ours", "entropy", "margin", "margin + stranger", "random")
+OURS, RANDOM = RULES[0], RULES[-1]
 PILES = {
     "balanced": Shape(WAY, 1, PILE),
     "unbalanced": Shape(WAY, 1, PILE, balanced=False),
@@ -58,76 +59,43 @@ Array = NDArray[Any]
 Found = dict[str, Any]
 
 
-class Asked(NamedTuple):
-    """What a rule chooses from."""
-
-    pile: LabeledPile
-    joint: Array  # (P, N + 1)
-    allowed: Array  # (P,)
-    rng: np.random.Generator
-
-
-def ours(asked: Asked) -> Array:
-    worth = np.where(asked.allowed, question_worth(asked.joint), 0.0)
-    return worth_asking(asked.pile.features, asked.pile.space, worth, BATCH)
-
-
-def most(score: Array, asked: Asked) -> Array:
-    """The allowed rows of the highest score."""
-    ranking: Array = np.argsort(np.where(asked.allowed, -score, np.inf), kind="stable")
-    return ranking[: min(BATCH, asked.allowed.sum())]
-
-
-def entropy(asked: Asked) -> Array:
-    """Over all classes and stranger."""
-    return most(-(asked.joint * np.log(np.maximum(asked.joint, 1e-12))).sum(1), asked)
-
-
-def smallest_margin(joint: Array) -> Array:
-    ordered = np.sort(joint, 1)
-    return ordered[:, -2] - ordered[:, -1] if joint.shape[1] > 1 else -ordered[:, -1]
-
-
-def margin(asked: Asked) -> Array:
-    """Between the two likeliest classes."""
-    classes = asked.joint[:, :-1]
-    return most(smallest_margin(classes / np.maximum(classes.sum(1, keepdims=True), 1e-12)), asked)
-
-
-def margin_with_stranger(asked: Asked) -> Array:
-    """Between the two likeliest answers."""
-    return most(smallest_margin(asked.joint), asked)
-
-
-def at_random(asked: Asked) -> Array:
-    return asked.rng.permutation(np.flatnonzero(asked.allowed))[:BATCH]
-
-
-RULES: dict[str, Callable[[Asked], Array]] = {
-    OURS: ours,
-    "entropy": entropy,
-    "margin": margin,
-    "margin + stranger": margin_with_stranger,
-    RANDOM: at_random,
-}
+def chosen(
+    rule: str, pile: LabeledPile, joint: Array, allowed: Array, rng: np.random.Generator
+) -> Array:
+    """The rows to ask about, by the N + 1 probabilities (P, N + 1), among those allowed (P,)."""
+    if rule == RANDOM:
+        return rng.permutation(np.flatnonzero(allowed))[:BATCH]
+    if rule == OURS:
+        worth = np.where(allowed, question_worth(joint), 0.0)
+        return worth_asking(pile.features, pile.space, worth, BATCH)
+    if rule == "entropy":  # over all classes and stranger
+        score = -(joint * np.log(np.maximum(joint, 1e-12))).sum(1)
+    else:  # between the two likeliest answers, or classes
+        members = np.maximum(joint[:, :-1].sum(1, keepdims=True), 1e-12)
+        answers = joint if "stranger" in rule else joint[:, :-1] / members
+        ordered = np.sort(np.column_stack([np.zeros(len(joint)), answers]), 1)
+        score = ordered[:, -2] - ordered[:, -1]
+    ranking: Array = np.argsort(np.where(allowed, -score, np.inf), kind="stable")
+    return ranking[: min(BATCH, allowed.sum())]
 
 
 def play(task: Task, start: str, rule: str, seed: int, of_names: Array | None = None) -> Found:
     """Answer until 98 % are right: a moment is (answers, share right, expected wrong, wrong). With features
     of the classes' names, the pile is judged before the first answer."""
-    rng, pile, truth = np.random.default_rng(seed), LabeledPile(task.features), task.truth
+    rng, pile = np.random.default_rng(seed), LabeledPile(task.features)
+    truth = np.where(task.truth < 0, NAMED_STRANGER, task.truth)
     labels = task.labels.copy() if start == ONE else np.full(len(truth), UNLABELED)
     given = labels != UNLABELED
     if start == NONE and of_names is None:
-        shuffled = rng.permutation(len(truth))[:FIRST]
-        first = shuffled if rule == RANDOM else varied(task.features, pile.space, FIRST)
-        labels[first] = answers_of(truth[first])
+        typical = [kind.rows[0] for kind in find_kinds(task.features, pile.space)][:FIRST]
+        first = rng.permutation(len(truth))[:FIRST] if rule == RANDOM else typical
+        labels[first] = truth[first]
     found: Found = {"curve": [], "pile": int((~given).sum())}
     while True:
         names, joint = judged(pile, labels, of_names)
         doubt = 1 - joint.max(1)
         allowed = labels == UNLABELED
-        wrong = allowed & (np.append(names, -1)[joint.argmax(1)] != truth)
+        wrong = allowed & (np.append(names, NAMED_STRANGER)[joint.argmax(1)] != truth)
         count, right = int((~allowed).sum() - given.sum()), 1 - wrong.sum() / (~given).sum()
         moment = (count, float(right), float(doubt[allowed].sum()), int(wrong.sum()))
         found["curve"].append(moment)
@@ -135,24 +103,15 @@ def play(task: Task, start: str, rule: str, seed: int, of_names: Array | None = 
             found.setdefault("stop", moment)
         if (right >= TARGETS[-1] and ("stop" in found or rule != OURS)) or count >= MOST:
             return found
-        rows = RULES[rule](Asked(pile, joint, allowed, rng))
-        labels[rows] = answers_of(truth[rows])
-
-
-def answers_of(truth: Array) -> Array:
-    return np.where(truth < 0, NAMED_STRANGER, truth)
+        rows = chosen(rule, pile, joint, allowed, rng)
+        labels[rows] = truth[rows]
 
 
 def judged(pile: LabeledPile, labels: Array, of_names: Array | None = None) -> tuple[Array, Array]:
     """The classes that have labels or names, and the N + 1 probabilities."""
-    names, compact = np.arange(0 if of_names is None else len(of_names)), labels
-    if of_names is None:
-        names, places = np.unique(labels[labels >= 0], return_inverse=True)
-        compact = labels.copy()
-        compact[labels >= 0] = places
-    answer = pile.learn(compact, names=of_names).answer
-    assert answer is not None
-    return names, answer.joint
+    names = np.unique(labels[labels >= 0]) if of_names is None else np.arange(len(of_names))
+    compact = np.where(labels >= 0, np.searchsorted(names, labels), labels)
+    return names, pile.learn(compact, names=of_names).answer.joint
 
 
 def kinds_of(task: Task, named: int) -> Found:
@@ -179,40 +138,29 @@ def kinds_of(task: Task, named: int) -> Found:
 @cache
 def sources(folder: Path, half: str) -> dict[str, Domain]:
     """Photographs by the encoder `photos`; read once by each process."""
-    found = {
-        one.name.partition(",")[0]: one for one in domains(folder, half) if "photos" in one.name
-    }
-    return {name: one for name, one in found.items() if one.kind == "photographs"}
+    photographs = [one for one in domains(folder, half) if one.kind == "photographs"]
+    parts = [(*one.name.split(", "), one) for one in photographs]
+    return {name: one for name, encoder, one in parts if encoder == "photos"}
 
 
 def drawn(folder: Path, half: str, data: str, pile: str, seed: int) -> Task:
-    number = [seed, [*PILES].index(pile)]
-    return draw(sources(folder, half)[data], PILES[pile], np.random.default_rng(number))
+    rng = np.random.default_rng([seed, [*PILES].index(pile)])
+    return draw(sources(folder, half)[data], PILES[pile], rng)
 
 
-def one_run(folder: Path, half: str, of: tuple[str, str, str, str, int]) -> Found:
+def one_task(folder: Path, half: str, case: tuple[str, str, tuple[str, str] | int, int]) -> Found:
+    """A pile played from a start by a rule, or searched for kinds when so many classes have a name."""
     threadpool_limits(1)
-    data, pile, start, rule, seed = of
-    return play(drawn(folder, half, data, pile, seed), start, rule, seed)
-
-
-def one_search(folder: Path, half: str, of: tuple[str, str, int, int]) -> Found:
-    threadpool_limits(1)
-    data, pile, named, seed = of
-    return kinds_of(drawn(folder, half, data, pile, seed), named)
+    data, pile, how, seed = case
+    task = drawn(folder, half, data, pile, seed)
+    return kinds_of(task, how) if isinstance(how, int) else play(task, *how, seed)
 
 
 def answers_to(run: Found, target: float) -> int:
     """Between two moments, in proportion."""
-    before = run["curve"][0]
-    for moment in run["curve"]:
-        if moment[1] >= target:
-            step = (
-                (target - before[1]) / max(moment[1] - before[1], 1e-9) if before != moment else 0
-            )
-            return round(before[0] + step * (moment[0] - before[0]))
-        before = moment
-    return MOST
+    answers, right, *_ = zip(*run["curve"], strict=True)
+    best = np.maximum.accumulate(right)
+    return round(float(np.interp(target, best, answers))) if best[-1] >= target else MOST
 
 
 def summary(runs: list[Found]) -> Found:
@@ -231,83 +179,47 @@ def summary(runs: list[Found]) -> Found:
 
 
 def measure(folder: Path, half: str, tasks: int, jobs: int) -> Found:
-    data = [*sources(folder, half)]
-    cells, kinds, seeds = [], [], range(tasks)
+    cells, kinds = [], []
+    piles = list(product(sources(folder, half), PILES))
+    ways = [*product((ONE, NONE), RULES), *NAMED]
+    cases = [(*pile, how, seed) for pile in piles for how in ways for seed in range(tasks)]
     with ProcessPoolExecutor(jobs) as pool:
-        for name, pile, start in product(data, PILES, (ONE, NONE)):
-            wanted = [(name, pile, start, rule, seed) for rule in RULES for seed in seeds]
-            runs = list(pool.map(partial(one_run, folder, half), wanted))
-            rules = {r: summary(runs[i * tasks :][:tasks]) for i, r in enumerate(RULES)}
-            cells.append({"data": name, "pile": pile, "start": start, "rules": rules})
-            said = (
-                f"{rule} {found['to_95'][0]:.0f} {found['to_98'][0]:.0f}"
-                for rule, found in rules.items()
-            )
-            print(
-                f"{name:12} {pile:27} {start:20}",
-                *said,
-                rules[OURS].get("stop"),
-                sep="  ",
-                flush=True,
-            )
-        for name, pile, named in product(data, PILES, NAMED):
-            wanted = [(name, pile, named, seed) for seed in seeds]
-            found = list(pool.map(partial(one_search, folder, half), wanted))
-            means = {key: round(float(np.mean([one[key] for one in found])), 3) for key in found[0]}
-            kinds.append({"data": name, "pile": pile, "named": named, **means})
-            print(kinds[-1], flush=True)
+        results = pool.map(partial(one_task, folder, half), cases)
+        for data, pile in piles:
+            for start in (ONE, NONE):
+                rules = {rule: summary([next(results) for _ in range(tasks)]) for rule in RULES}
+                cells.append({"data": data, "pile": pile, "start": start, "rules": rules})
+                print({rule: (one["to_95"], one["to_98"]) for rule, one in rules.items()})
+            for named in NAMED:
+                each = [next(results) for _ in range(tasks)]
+                means = {k: np.mean([one[k] for one in each]).round(3).item() for k in each[0]}
+                kinds.append({"data": data, "pile": pile, "named": named, **means})
+                print(kinds[-1], flush=True)
     return {"tasks": tasks, "cells": cells, "kinds": kinds}
 
 
-# The page
-
-
-def answers_table(cells: list[Found]) -> str:
-    rows = []
-    for cell in cells:
-        each = [cell["rules"][rule] for rule in RULES]
-        texts = [f"{one['to_95'][0]:.0f} / {one['to_98'][0]:.0f}" for one in each]
-        rows.append([f"{cell['data']}, {cell['pile']}", cell["start"], *texts])
-    return markdown(["pile", "start", *RULES], rows)
-
-
-def stop_table(cells: list[Found]) -> str:
-    """Means over all cells: what is expected, what is true, and where questions end."""
-    mine = [cell["rules"][OURS] for cell in cells]
-    means = {key: np.mean([one[key] for one in mine], 0) for key in ("right", "expected", "wrong")}
-    rows = [
-        [str(count), f"{100 * right:.1f} %", f"{expected:.1f}", f"{wrong:.1f}"]
-        for count, right, expected, wrong in zip(MOMENTS, *means.values(), strict=True)
-    ]
-    stops = np.mean([one["stop"][:4] for one in mine if "stop" in one], 0)
-    ends = [f"{stops[0]:.0f}, no more questions", f"{100 * stops[1]:.1f} %"]
-    rows.append([*ends, f"{stops[2]:.1f}", f"{stops[3]:.1f}"])
-    return markdown(["answers", "right", "likely still wrong", "wrong"], rows)
-
-
-def kinds_table(kinds: list[Found]) -> str:
-    rows = [
-        [
-            *(f"{one['data']}, {one['pile']}", f"{one['named']} of {WAY}"),
-            *(
-                f"{100 * one['proposed']:.0f} %",
-                f"{one['groups']:.0f}",
-                f"{100 * one['pure']:.0f} %",
-            ),
-        ]
-        for one in kinds
-    ]
-    head = ["pile", "classes with a name", "unnamed classes proposed", "groups", "of them pure"]
-    return markdown(head, rows)
-
-
 def fill(document: str, result: Found) -> str:
-    tables = [
-        answers_table(result["cells"]),
-        stop_table(result["cells"]),
-        kinds_table(result["kinds"]),
-    ]
-    return between(document, BEGIN, END, tables)
+    """With three tables: answers needed; what is likely still wrong in the mean over all cells; kinds."""
+    rows = []
+    for cell in result["cells"]:
+        each = (cell["rules"][rule] for rule in RULES)
+        texts = (f"{one['to_95'][0]:.0f} / {one['to_98'][0]:.0f}" for one in each)
+        rows.append([f"{cell['data']}, {cell['pile']}", cell["start"], *texts])
+    tables = [markdown(["pile", "start", *RULES], rows)]
+    mine = [cell["rules"][OURS] for cell in result["cells"]]
+    means = (np.mean([one[key] for one in mine], 0) for key in ("right", "expected", "wrong"))
+    moments = [[str(each[0]), *each[1:]] for each in zip(MOMENTS, *means, strict=True)]
+    stop = np.mean([one["stop"][:4] for one in mine if "stop" in one], 0)
+    moments.append([f"{stop[0]:.0f}, no more questions", stop[1], *stop[2:]])
+    rows = [[at, f"{100 * right:.1f} %", f"{x:.1f}", f"{y:.1f}"] for at, right, x, y in moments]
+    tables.append(markdown(["answers", "right", "likely still wrong", "wrong"], rows))
+    rows = []
+    for one in result["kinds"]:
+        proposed, pure = (f"{100 * one[key]:.0f} %" for key in ("proposed", "pure"))
+        name = f"{one['data']}, {one['pile']}"
+        rows.append([name, f"{one['named']} of {WAY}", proposed, f"{one['groups']:.0f}", pure])
+    head = ["pile", "classes with a name", "unnamed classes proposed", "groups", "of them pure"]
+    return between(document, BEGIN, END, [*tables, markdown(head, rows)])
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

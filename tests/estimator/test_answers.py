@@ -80,13 +80,14 @@ def test_the_interval_of_nothing_and_of_what_is_certain():
 
 
 def test_a_contradicted_label_is_named_the_strongest_contradiction_first():
-    classes = np.array([[0.9, 0.1], [0.9, 0.1], [0.04, 0.96], [0.5, 0.5], [0.6, 0.4]])
-    found = doubts(
-        Answer(classes, np.array([-9.0, -9, -9, 3, -9])),
-        10 + np.arange(5),
-        np.array([0, 1, 0, 0, 1]),
-    )
+    classes = np.array([[0.9, 0.1], [0.995, 0.005], [0.001, 0.999], [0.5, 0.5], [0.95, 0.05]])
+    answer = Answer(classes, np.array([-9.0, -9, -9, 6, -9]))
+    given = np.array([0, 1, 0, 0, 1])
+    found = doubts(answer, 10 + np.arange(5), given)
     assert [each[:3] for each in found] == [(12, 0, 1), (13, 0, -1), (11, 1, 0)]
+    for doubt in found:
+        own, other = (answer.joint[doubt.row - 10, each] for each in (doubt.given, doubt.suggested))
+        assert doubt.probability == pytest.approx(other / (own + other))
 
 
 @pytest.mark.parametrize("reject", [None, "auto", 0.05, 0.3])

@@ -47,9 +47,8 @@ def test_an_estimator_is_right_at_any_scale_or_says_to_rescale(refiner, normaliz
     for kind, scale in ((F32, 1e-10), (F32, 1e10), (F64, 1e-20), (F64, 1e20)):
         found = answers((x * scale).astype(kind), known, refiner, normalize)
         assert (found == truth).mean() > 0.9, (kind, scale)
-    for scale in (1e-20, 1e15):
-        with pytest.raises(InputError, match="squares of numbers .* in float32: rescale X"):
-            answers((x * scale).astype(F32), known, refiner, normalize)
+    with pytest.raises(InputError, match="squares of numbers .* in float32: rescale X"):
+        answers((x * 1e15).astype(F32), known, refiner, normalize)
 
 
 @every_estimator

@@ -7,7 +7,6 @@ from semishot import PrototypeClassifier
 from semishot.estimator.next_labels import (
     next_to_label,
     question_worth,
-    varied,
     worth_asking,
 )
 from semishot.estimator.spaces import Space, fit_space
@@ -52,19 +51,6 @@ def test_each_choice_is_of_most_worth_left_by_literal_loops():
             left[row] = worth[row] * (1 - max([0.0, *(1 - d for d in apart)]) ** 3)
         expected.append(max(left, key=left.__getitem__))
     assert worth_asking(features, space, worth, 6).tolist() == expected
-
-
-def test_the_first_questions_add_most_cover_by_literal_loops():
-    features, space = directions(19)
-    rows = space(features)
-    usual = np.mean([((x - y) ** 2).sum() for x in rows for y in rows])
-    alike = [[max(0.0, 1 - ((x - y) ** 2).sum() / usual) ** 3 for y in rows] for x in rows]
-    covered, expected = [0.0] * 19, []
-    for _ in range(4):  # the fifth is one of two that are equally good
-        gains = [sum(max(0.0, alike[i][j] - covered[j]) for j in range(19)) for i in range(19)]
-        expected.append(int(np.argmax(gains)))
-        covered = [max(a, b) for a, b in zip(alike[expected[-1]], covered, strict=True)]
-    assert varied(features, space, 4).tolist() == expected
 
 
 def test_kept_questions_come_first_and_count_as_chosen():

@@ -30,8 +30,6 @@ def test_squared_distances_match_plain_loops():
     a, b = randn(U, D) + 1e4, randn(N, D, seed=1) + 1e4
     expected = [[sum((x - y) ** 2 for x, y in zip(r, p, strict=True)) for p in b] for r in a]
     assert np.allclose(squared_distances(a, b), expected)
-    with pytest.raises(InputError, match="distances between rows are not finite in float32"):
-        squared_distances(np.full((1, D), 1e30, np.float32), b.astype(np.float32))
 
 
 @pytest.mark.parametrize("name", EVERY_NAME)

@@ -141,8 +141,8 @@ def test_swapped_labels_are_found():
         doubtful = {doubt.row for doubt in PrototypeClassifier().fit(rows, y).doubtful_}
         found, swapped_count = found + len(doubtful), swapped_count + 10
         true += len(doubtful & set(swapped.tolist()))
-    assert true / found > 0.6
-    assert true / swapped_count > 0.4
+    assert true / found >= 0.9
+    assert true / swapped_count >= 0.5
 
 
 @pytest.mark.parametrize("refiner", ["learned", None])
@@ -197,19 +197,11 @@ def test_classes_with_names_need_no_labels():
     assert (fitted.predict(x) == np.array(["ant", "bee", "cow"])[truth]).mean() > 0.9
     none = PrototypeClassifier().fit(x, [""] * len(y), class_features=names)
     assert (none.predict(x) == np.array(["ant", "bee", "cow"])[truth]).mean() > 0.9
-    two = {name: names[name] for name in ("bee", "ant")}  # in any order
-    array = PrototypeClassifier().fit(x, y, class_features=centers[:2])
-    same(array, PrototypeClassifier().fit(x, y, class_features=two), x)
-    part = PrototypeClassifier().fit(x, y, class_features={"ant": centers[0]})
-    missing = np.array([centers[0], np.full(D, np.nan)])
-    same(part, PrototypeClassifier().fit(x, y, class_features=missing), x)
+    turned = {name: names[name] for name in ("cow", "bee", "ant")}
+    same(fitted, PrototypeClassifier().fit(x, y, class_features=turned), x)
 
 
 def test_names_that_cannot_be_used_are_named():
     x, y, _ = pile()
-    with pytest.raises(
-        InputError, match=r"of shape \(3, 40\): a row for each class of y, not \(2, 4"
-    ):
-        PrototypeClassifier().fit(x, y, class_features=np.zeros((2, D)))
     with pytest.raises(InputError, match="must hold classes and 40 finite numbers for each"):
         PrototypeClassifier().fit(x, y, class_features={0: np.zeros(3)})

@@ -32,7 +32,7 @@ def test_a_played_task_ends_with_98_percent_right(answers, rule, start, monkeypa
     found = answers.play(task(answers, 1.5), start, rule, 3)
     given, right, expected, wrong = zip(*found["curve"], strict=True)
     assert found["pile"] == (51 if start == answers.ONE else 54)
-    assert given[0] == (0 if start == answers.ONE else 9)
+    assert given[0] == 0 if start == answers.ONE else 0 < given[0] <= 9
     assert right[-1] >= 0.98 > right[0]
     assert list(given) == sorted(given)
     assert all(0 <= one <= found["pile"] for one in expected)

@@ -125,7 +125,7 @@ def test_any_features_and_classes_of_any_number(refiner, features, classes, tmp_
     export(tmp_path / "c.safetensors", tmp_path / "m.onnx")
     new = (x[:50] + 0.3 * rng.normal(size=(50, features))).astype(np.float32)
     _, probabilities, stranger = onnx_outputs(tmp_path / "m.onnx", features=new)
-    rule = classifier.model_ if refiner else classifier.model_.rule
+    rule = classifier.fitted_.learned.rule
     near = (rule.space(new) @ rule.reference.rows.T).max(1) > exporting.ALONE
     assert near.sum() >= 10
     assert np.allclose(probabilities[near], classifier.predict_proba(new)[near], atol=1e-3)

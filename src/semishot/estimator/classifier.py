@@ -3,6 +3,7 @@
 Letters: P examples, S labeled examples, N classes, D features.
 """
 
+from collections.abc import Mapping
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, Self
@@ -10,23 +11,31 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin
-from sklearn.utils.validation import check_consistent_length, check_is_fitted, validate_data
+from sklearn.utils.validation import (
+    _check_sample_weight,
+    check_consistent_length,
+    check_is_fitted,
+    validate_data,
+)
 
 from semishot.errors import InputError
-from semishot.estimator.answers import Answer, Doubt
-from semishot.estimator.fitted_model import LEARNED, FittedModel, Parameters, fit_model
+from semishot.estimator.answers import Answer
+from semishot.estimator.fitted_model import (
+    LEARNED,
+    FittedModel,
+    Parameters,
+    fit_model,
+    read_model,
+    write_model,
+)
 from semishot.estimator.kinds import find_kinds
 from semishot.estimator.labels import (
     NAMED_STRANGER,
     UNLABELED,
     Label,
-    agreement,
-    checked_weights,
     named_classes,
     read_labels,
-    rejected,
 )
-from semishot.estimator.saved_model import read_model, write_model
 from semishot.estimator.spaces import as_array
 
 FLOATS = [np.float32, np.float64]
@@ -93,10 +102,8 @@ class PrototypeClassifier(ClassifierMixin, BaseEstimator):
     cutoff_ : float or None
         The probability of a stranger above which `predict` rejects. None: where it is the most probable, or
         nothing is rejected.
-    model_ : RuleModel or PrototypeModel
-        What answers for new examples.
     fitted_ : FittedModel
-        All that was learned, as the commands use it.
+        All that was learned, as the commands use it; `fitted_.learned.model` answers for new examples.
     prototypes_ : ndarray of shape (N, D)
         The refined prototype of each class, in the space where examples are compared.
     n_features_in_ : int
@@ -136,7 +143,7 @@ class PrototypeClassifier(ClassifierMixin, BaseEstimator):
         X: ArrayLike,  # noqa: N803
         y: Any,
         sample_weight: ArrayLike | None = None,
-        class_features: Any = None,
+        class_features: Mapping[Label, ArrayLike] | None = None,
     ) -> Self:
         """Learn from labeled and unlabeled examples, and from named strangers.
 
@@ -156,48 +163,46 @@ class PrototypeClassifier(ClassifierMixin, BaseEstimator):
             absent, and here they stay in the pile.
         class_features
             What the classes' names look like, such as a text encoder's features of them: a dictionary from
-            class to D numbers, or an array (N, D) in the order of the sorted classes of `y`, NaN for none. A
-            class of the dictionary needs no labeled example.
+            class to D numbers. A class with a name needs no labeled example.
 
         Returns
         -------
         Self
             The fitted classifier.
         """
-        parameters = Parameters(**self.get_params(deep=False))
         if y is None:
             raise InputError(
                 f"{type(self).__name__} requires y to be passed, but the target y is None"
             )
+        parameters = self._parameters()
         features = validate_data(self, as_array(X), dtype=FLOATS, accept_sparse="csr")
         labels = read_labels(y, self.stranger_label)
         check_consistent_length(features, labels.codes)
+        weights = _check_sample_weight(
+            as_array(sample_weight), features, dtype=np.float64, ensure_non_negative=True
+        )
         labels, names = named_classes(labels, class_features, features.shape[1])
-        fitted, labels = fit_model(parameters, features, labels, sample_weight, names)
-        columns = tuple(getattr(self, "feature_names_in_", ()))
-        self._keep(replace(fitted, feature_names=columns))
-        answer = fitted.fitted_rows(labels)
-        out = fitted.strangers(answer) | (labels.codes == NAMED_STRANGER)
-        self.transduction_ = self._decided(answer, out)
+        fitted, answer, codes = fit_model(parameters, features, labels, weights, names)
+        self._keep(replace(fitted, feature_names=tuple(getattr(self, "feature_names_in_", ()))))
+        self.transduction_ = self._decided(answer, codes == NAMED_STRANGER)
         self.label_distributions_, self.stranger_proba_ = answer.classes, answer.stranger
-        self._in_pile = labels.codes == UNLABELED
-        unnamed = np.where(self._in_pile, self.stranger_proba_, 0.0)
+        pile = codes == UNLABELED
+        self._pile_answer = answer.take(pile)
+        unnamed = np.where(pile, self.stranger_proba_, 0.0)
         self.kinds_ = find_kinds(features, fitted.learned.model.space, unnamed)
-        self._answer = answer
+        names_of = [*self.classes_, self.stranger_label_]  # -1 is the last
         self.doubtful_ = [
-            Doubt(
-                row,
-                self.classes_[given],
-                self.classes_[suggested] if suggested >= 0 else self.stranger_label_,
-                probability,
-            )
-            for row, given, suggested, probability in fitted.learned.doubts
+            doubt._replace(given=names_of[doubt.given], suggested=names_of[doubt.suggested])
+            for doubt in fitted.learned.doubts
         ]
         return self
 
+    def _parameters(self, **changed: Any) -> Parameters:
+        return Parameters(**{**self.get_params(deep=False), **changed})
+
     def _keep(self, fitted: FittedModel) -> None:
         learned = fitted.learned
-        self.fitted_, self.model_ = fitted, learned.model
+        self.fitted_ = fitted
         self.prototypes_ = learned.model.prototypes
         self.classes_, self.stranger_label_ = fitted.classes, fitted.stranger_label
         self.n_strangers_, self.held_out_ = learned.count, learned.held_out
@@ -205,22 +210,25 @@ class PrototypeClassifier(ClassifierMixin, BaseEstimator):
 
     @property
     def cutoff_(self) -> float | None:
-        return self._now.cutoff
+        return self._now().cutoff
 
-    @property
-    def _now(self) -> FittedModel:
+    def _now(self, **changed: Any) -> FittedModel:
         """What was fitted, with today's parameters: `reject` may have been set since."""
-        return replace(self.fitted_, parameters=Parameters(**self.get_params(deep=False)))
+        return replace(self.fitted_, parameters=self._parameters(**changed))
 
-    def _decided(self, answer: Answer, out: NDArray[np.bool_]) -> NDArray[Any]:
-        """(P,), the most probable classes, and the label of strangers for those that are put out."""
+    def _decided(self, answer: Answer, named: NDArray[np.bool_] | bool = False) -> NDArray[Any]:
+        """(P,), the most probable classes, and the label of strangers, some of which the user has named."""
+        out = self._now().strangers(answer) | named
         classes: NDArray[Any] = self.classes_[answer.classes.argmax(1)]
-        return rejected(classes, out, self.stranger_label_) if out.any() else classes
+        if out.any():  # of a type that holds both
+            smallest = np.min_scalar_type(self.stranger_label_)
+            classes = classes.astype(np.result_type(classes.dtype, smallest))
+            classes[out] = self.stranger_label_
+        return classes
 
     def predict(self, X: ArrayLike) -> NDArray[Any]:  # noqa: N803
         """(P, D) -> (P,): the most probable class. With `reject`, `stranger_label` for none of them."""
-        answer = self._answers(X)
-        return self._decided(answer, self._now.strangers(answer))
+        return self._decided(self._answers(X))
 
     def predict_proba(self, X: ArrayLike) -> NDArray[np.floating[Any]]:  # noqa: N803
         """(P, D) -> (P, N): the probability of each class, given that it is one of them.
@@ -231,7 +239,8 @@ class PrototypeClassifier(ClassifierMixin, BaseEstimator):
 
     def predict_log_proba(self, X: ArrayLike) -> NDArray[np.floating[Any]]:  # noqa: N803
         """(P, D) -> (P, N): the logarithm of `predict_proba`."""
-        return np.log(np.maximum(self._answers(X).classes, TINY))
+        log_proba: NDArray[np.floating[Any]] = np.log(np.maximum(self.predict_proba(X), TINY))
+        return log_proba
 
     def decision_function(self, X: ArrayLike) -> NDArray[np.floating[Any]]:  # noqa: N803
         """(P, D) -> (P, N): logarithms of `predict_proba`.
@@ -267,32 +276,29 @@ class PrototypeClassifier(ClassifierMixin, BaseEstimator):
     def _pile(self, reject: float | str | None) -> tuple[Answer, NDArray[np.bool_]]:
         """What is said of the unlabeled examples, and which of them are rejected."""
         check_is_fitted(self)
-        if not hasattr(self, "_answer"):
+        if not hasattr(self, "_pile_answer"):
             raise InputError(
                 "this is known after fit only: a saved classifier does not hold the examples it was given"
             )
-        answer, now = self._answer.take(self._in_pile), self._now
-        if reject is not None:
-            now = replace(now, parameters=replace(now.parameters, reject=reject))
-        return answer, now.strangers(answer)
+        now = self._now() if reject is None else self._now(reject=reject)
+        return self._pile_answer, now.strangers(self._pile_answer)
 
     def score(self, X: ArrayLike, y: Any, sample_weight: ArrayLike | None = None) -> float:  # noqa: N803
         """Accuracy over the rows of `y` that are not unlabeled.
 
         A row that `y` names a stranger is right if it is rejected; without `reject` it never is.
         """
-        features, labels = self._validated(X), read_labels(y, self.stranger_label)
-        check_consistent_length(features, labels.codes)
-        weights = checked_weights(sample_weight, len(labels.codes))
-        rows = np.flatnonzero(labels.codes != UNLABELED)
-        if not weights[rows].any():
-            why = "all that y has are of weight 0" if len(rows) else "all of y is unlabeled"
-            raise InputError(f"score needs labels: {why}")
-        answer = self.fitted_.predict(features[rows])
-        labels = replace(labels, codes=labels.codes[rows])
-        predicted = self._decided(answer, self._now.strangers(answer))
-        right = agreement(predicted, labels, self.classes_, self.stranger_label_)
-        return float(np.average(right, weights=weights[rows]))
+        answer, labels = self._answers(X), read_labels(y, self.stranger_label)
+        check_consistent_length(answer.log_odds, labels.codes)
+        weights = _check_sample_weight(
+            as_array(sample_weight), labels.codes, dtype=np.float64, ensure_non_negative=True
+        )
+        weights = np.where(labels.codes == UNLABELED, 0.0, weights)
+        if not weights.any():
+            raise InputError("score needs labels: all of y is unlabeled or of weight 0")
+        truth = np.array([*labels.classes.tolist(), self.stranger_label_, None], object)
+        right = self._decided(answer).astype(object) == truth[labels.codes]
+        return float(np.average(right, weights=weights))
 
     def save(self, path: str | Path) -> None:
         """Write everything that prediction needs to one safetensors file.
@@ -300,7 +306,7 @@ class PrototypeClassifier(ClassifierMixin, BaseEstimator):
         That includes the features of at most some thousand examples; images are not saved.
         """
         check_is_fitted(self)
-        write_model(Path(path), self._now)
+        write_model(Path(path), self._now())
 
     @classmethod
     def load(cls, path: str | Path) -> Self:
@@ -318,12 +324,9 @@ class PrototypeClassifier(ClassifierMixin, BaseEstimator):
         return loaded
 
     def _answers(self, X: ArrayLike) -> Answer:  # noqa: N803
-        features = self._validated(X)
-        return self.fitted_.predict(features)
-
-    def _validated(self, X: ArrayLike) -> Any:  # noqa: N803
         check_is_fitted(self)
-        return validate_data(self, as_array(X), reset=False, dtype=FLOATS, accept_sparse="csr")
+        features = validate_data(self, as_array(X), reset=False, dtype=FLOATS, accept_sparse="csr")
+        return self.fitted_.predict(features)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

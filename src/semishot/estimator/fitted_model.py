@@ -1,49 +1,44 @@
-"""A fitted classifier: parameters, what they taught the rule, and predictions.
+"""A fitted classifier: parameters, what they taught the rule, predictions, and its file.
 
 `PrototypeClassifier` is its scikit-learn face. Commands use it alone: scikit-learn takes seconds to load.
 Letters: P rows, N classes, D features.
 """
 
 import copy
-import math
+import json
 import sys
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from numbers import Integral, Real
+from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 
-from semishot.errors import InputError, needing_extra
-from semishot.estimator.answers import Answer, count_strangers
+from semishot.errors import InputError, needing_extra, reason_of
+from semishot.estimator.answers import Answer
 from semishot.estimator.labels import (
     NAMED_STRANGER,
     UNLABELED,
     Label,
     Labels,
-    check_stranger_label,
     label_weights,
     named_classes,
     read_labels,
 )
-from semishot.estimator.models import Learned, RuleModel
-from semishot.estimator.pile import LabeledPile
-from semishot.estimator.prototype_rule import learn_prototypes
-from semishot.estimator.spaces import (
-    NORMALIZATIONS,
-    Array,
-    Normalized,
-    blocks,
-    check_size,
-    mean_direction,
-    one_thread,
-)
+from semishot.estimator.pile import LabeledPile, Learned
+from semishot.estimator.prototype_rule import refined_model
+from semishot.estimator.rule import rule_digest
+from semishot.estimator.spaces import NORMALIZATIONS, Array, check_size, one_thread
+from semishot.system.tensor_files import read_arrays, write_arrays
 
+NUMBER = (int, np.integer, float, np.floating)
 LEARNED = "learned"
 """The default instead of a refiner: the learned rule."""
-MANY_FEATURES = 32
-"""From here on a refiner compares directions."""
 CERTAIN = 50.0
 """The log-odds of what the user said."""
+FORMAT, RULE = "semishot.PrototypeClassifier", "semishot.rule"
+"""Keys in the metadata of a saved classifier: all but its arrays, as JSON; which rule it was fitted by."""
 
 
 @dataclass(frozen=True)
@@ -58,40 +53,23 @@ class Parameters:
     stranger_label: Any = "auto"
 
     def __post_init__(self) -> None:
-        steps, temperature, refiner = self.steps, self.temperature, self.refiner
-        if not (_is_number(steps, Integral) and steps >= 1):
+        steps, temperature, reject = self.steps, self.temperature, self.reject
+        if not (isinstance(steps, NUMBER[:2]) and steps >= 1):
             raise InputError(
                 f"steps must be at least 1, not {steps!r}; refiner=None refines nothing"
             )
-        if not _is_word(self.normalize, "auto", *NORMALIZATIONS):
-            choices = ", ".join(("auto", *NORMALIZATIONS))
-            raise InputError(f"unknown normalize {self.normalize!r}: choose from {choices}")
-        automatic = temperature is None or _is_word(temperature, "auto")
-        if not automatic and not (_is_number(temperature) and temperature > 0):
+        if self.normalize not in (choices := ("auto", *NORMALIZATIONS)):
+            raise InputError(
+                f"unknown normalize {self.normalize!r}: choose from {', '.join(choices)}"
+            )
+        if temperature != "auto" and not (isinstance(temperature, NUMBER) and temperature > 0):
             raise InputError(f"temperature must be 'auto' or above 0, not {temperature!r}")
-        check_reject(self.reject)
-        check_stranger_label(self.stranger_label)
+        if reject not in (None, "auto") and not (isinstance(reject, NUMBER) and 0 < reject < 1):
+            raise InputError(f"reject must be None, 'auto' or between 0 and 1, not {reject!r}")
         torch = sys.modules.get("torch")  # whoever gives a module has imported it
-        is_module = torch is not None and isinstance(refiner, torch.nn.Module)
-        if not (refiner is None or isinstance(refiner, str) or is_module):
-            raise InputError(f"refiner must be a name, a module or None, not {refiner!r}")
-
-
-def check_reject(reject: Any) -> None:
-    if not (reject is None or _is_word(reject, "auto")) and not (
-        _is_number(reject) and 0 < reject < 1
-    ):
-        raise InputError(f"reject must be None, 'auto' or between 0 and 1, not {reject!r}")
-
-
-def _is_word(value: Any, *words: str) -> bool:
-    """Whether it is one of these strings; an array, which compares by element, is not."""
-    return isinstance(value, str) and value in words
-
-
-def _is_number(value: Any, kind: Any = Real) -> bool:
-    """Whether it is a finite number; true and false are not."""
-    return isinstance(value, kind) and not isinstance(value, bool) and math.isfinite(value)
+        is_module = torch is not None and isinstance(self.refiner, torch.nn.Module)
+        if not (is_module or isinstance(self.refiner, str | None)):
+            raise InputError(f"refiner must be a name, a module or None, not {self.refiner!r}")
 
 
 @dataclass(frozen=True)
@@ -114,38 +92,11 @@ class FittedModel:
         """The probability of a stranger above which rows are put out; None: where that is most probable."""
         return self.learned.cutoff(self.parameters.reject)
 
-    def check(self) -> None:
-        """An error for arrays that do not fit together, or that are not one for each class or feature."""
-        model = self.learned.model
-        near = (model if isinstance(model, RuleModel) else model.rule).reference
-        sides = (near.degrees, near.arrived, near.weights, near.around)
-        if any(each.ndim < 2 or each.shape[1] != len(near.rows) for each in sides):
-            raise InputError("arrays of the graph differ in length")
-        answer = model(np.zeros((1, self.features), model.space.center.dtype))
-        if answer.classes.shape != (1, len(self.classes)):
-            raise InputError(f"expected {len(self.classes)} classes, as it has names")
-        if self.feature_names and len(self.feature_names) != self.features:
-            raise InputError("feature_names must be none or one for each feature")
-
     @one_thread()
     def predict(self, features: Any) -> Answer:
         """(P, D), finite, of rows that it was not fitted to."""
         check_size(features)
-        dtype = self.learned.model.space.center.dtype
-        parts = [
-            self.learned.model(block.astype(dtype, copy=False)) for _, block in blocks(features)
-        ]
-        none = Answer(np.empty((0, len(self.classes))), np.empty(0))
-        return Answer(*(np.concatenate(each) for each in zip(none, *parts, strict=True)))
-
-    def fitted_rows(self, labels: Labels) -> Answer:
-        """What is said of the rows that it was fitted to: those that have a label keep it."""
-        assert self.learned.answer is not None
-        classes, log_odds = (each.copy() for each in self.learned.answer)
-        labeled, named = labels.labeled, labels.codes == NAMED_STRANGER
-        classes[labeled] = np.eye(len(self.classes))[labels.codes[labeled]]
-        log_odds[labeled], log_odds[named] = -CERTAIN, CERTAIN
-        return Answer(classes, log_odds)
+        return self.learned.model(features)
 
     def strangers(self, answer: Answer) -> Array:
         """(P,), which rows are taken for strangers: none without `reject`."""
@@ -155,12 +106,15 @@ class FittedModel:
 
 
 def fit_default(
-    features: Any, y: Array, reject: float | str, class_features: Any = None
+    features: Any,
+    y: Array,
+    reject: float | str,
+    names: Mapping[Any, Any] | None = None,
 ) -> tuple[FittedModel, Answer]:
     """Fit the default classifier to finite rows (P, D) and labels (P,), and predict these rows."""
-    labels, names = named_classes(read_labels(y), class_features or None, features.shape[1])
-    fitted, labels = fit_model(Parameters(reject=reject), features, labels, names=names)
-    return fitted, fitted.fitted_rows(labels)
+    labels, vectors = named_classes(read_labels(y), names, features.shape[1])
+    fitted, answer, _ = fit_model(Parameters(reject=reject), features, labels, names=vectors)
+    return fitted, answer
 
 
 @one_thread()
@@ -168,53 +122,44 @@ def fit_model(
     parameters: Parameters,
     features: Any,
     labels: Labels,
-    sample_weight: Any = None,
+    sample_weight: Array | None = None,
     names: Array | None = None,
-) -> tuple[FittedModel, Labels]:
-    """Fit to finite features (P, D), P labels and features of the classes' names (N, D), NaN for none; also
-    returns the labels whose weight is not 0."""
+) -> tuple[FittedModel, Answer, Array]:
+    """Fit to finite features (P, D), P labels and features of the classes' names (N, D), NaN for none.
+
+    Also returns what is said of these rows, of which those with a label keep it, and the codes (P,) of the
+    labels whose weight is not 0.
+    """
     refiner = built_refiner(parameters.refiner)
-    check_size(features, fitting=True)
-    if not labels.labeled.any() and names is None:
+    check_size(features)
+    if not len(labels.classes) and names is None:
         raise InputError("fit needs labeled examples: y holds no class, only -1 or strangers")
-    labels, weights = label_weights(labels, sample_weight, names is None)  # (P, N)
-    codes, pile = labels.codes, labels.codes == UNLABELED
-    used = np.ones(len(codes), bool) if refiner is not None else ~pile  # (P,)
+    codes, weights = label_weights(labels, sample_weight, names is None)  # (P,), (P, N)
+    pile = codes == UNLABELED
+    used = np.full(len(codes), refiner is not None) | ~pile  # (P,)
     rows = features if used.all() else features[used]
     beside = LabeledPile(rows, parameters.normalize, pile[used])
     learned = beside.learn(codes[used], weights[used], names)
     if not isinstance(refiner, str):
-        learned = _with_prototypes(parameters, features, weights, pile, refiner, learned)
-    return FittedModel(parameters, labels.classes, labels.stranger_label, learned), labels
-
-
-def _with_prototypes(
-    parameters: Parameters,
-    features: Any,
-    weights: Array,
-    pile: Array,
-    refiner: Any,
-    learned: Learned,
-) -> Learned:
-    """Classes by prototypes that a refiner refines; without one, the labels alone are used for all."""
-    normalize, temperature = parameters.normalize, parameters.temperature
-    if normalize == "auto":
-        normalize = "centered" if features.shape[1] >= MANY_FEATURES else "none"
-    space = Normalized(normalize, mean_direction(features))
-    temperature = None if temperature in (None, "auto") else float(temperature)
-    assert isinstance(learned.model, RuleModel)
-    if refiner is None:  # what was learned from the labels alone is asked about all rows
-        parts = [learned.model(block) for _, block in blocks(features)]
-        answer = Answer(*(np.concatenate(each) for each in zip(*parts, strict=True)))
-        of_pile = answer.take(pile)
+        given = (features, weights, pile, learned.rule)
+        model, held_out = refined_model(parameters, refiner, *given)
+        answer = model(features)
+        used = refiner is not None and pile.any()
         learned = replace(
             learned,
+            model=model,
+            pile=np.sort(answer.log_odds[pile]),
+            message=f"prototypes {'refined with the pile' if used else 'of the labels alone'}",
+            held_out=held_out,
             answer=answer,
-            count=count_strangers(of_pile.log_odds, learned.model.shared.doubt),
-            pile_strangers=np.sort(of_pile.stranger),
         )
-    steps = int(parameters.steps)
-    return learn_prototypes(features, weights, pile, refiner, steps, space, temperature, learned)
+    assert learned.answer is not None
+    classes, log_odds = (each.copy() for each in learned.answer)
+    labeled = codes >= 0
+    classes[labeled] = np.eye(len(labels.classes))[codes[labeled]]
+    log_odds[labeled], log_odds[codes == NAMED_STRANGER] = -CERTAIN, CERTAIN
+    fitted = FittedModel(parameters, labels.classes, labels.stranger_label, learned)
+    return fitted, Answer(classes, log_odds), codes
 
 
 def built_refiner(refiner: Any) -> Any:
@@ -225,14 +170,65 @@ def built_refiner(refiner: Any) -> Any:
         return LEARNED if refiner == LEARNED else None
     with needing_extra(f"refiner={refiner!r}"):
         from semishot import refine
-    try:
-        built = refine.build(refiner).eval()
-    except InputError as error:
-        text = str(error).replace("choose from ", f"choose from {LEARNED}, ", 1)
-        raise InputError(text) from error
+    built = refine.build(refiner).eval()
     if any(True for _ in built.parameters()):
         raise InputError(
             f"{refiner!r} has learned parameters, which a name does not bring: give the trained module, "
             f"or '{LEARNED}' or 'fitted_mask', which need no training"
         )
     return built
+
+
+def write_model(path: Path, fitted: FittedModel) -> None:
+    """Write everything that prediction needs but the learned rule, which comes with the package."""
+    if not isinstance(fitted.parameters.refiner, str | None):
+        raise InputError("a refiner is saved by its name; this one is a module")
+    arrays: dict[str, Array] = {}
+
+    def plain(value: Any) -> Any:
+        """A NumPy number as Python's; the classes as a list; the name of any other array."""
+        if not isinstance(value, np.ndarray):
+            return value.item()
+        if value is fitted.classes:
+            return [value.dtype.str, *value.tolist()]
+        name = f"array {len(arrays)}"
+        arrays[name] = value
+        return name
+
+    saved = replace(fitted, learned=replace(fitted.learned, answer=None, doubts=[]))
+    text = json.dumps(msgspec.to_builtins(saved, enc_hook=plain))  # may hold lone surrogates
+    write_arrays(path, arrays, {FORMAT: text, RULE: rule_digest()})
+
+
+def read_model(path: Path) -> FittedModel:
+    """Read a file of `write_model`; InputError for the first field that is wrong."""
+    try:
+        arrays, metadata = read_arrays(path)
+    except FileNotFoundError as error:
+        raise InputError(f"no file {path}") from error
+    where = f"{path} was not written by PrototypeClassifier.save"
+    if FORMAT not in metadata:
+        raise InputError(f"{where}: {FORMAT} is missing")
+    if metadata.get(RULE) != rule_digest():
+        raise InputError(f"{path} was saved by another version of semishot: fit and save again")
+
+    def array_of(_: type, value: Any) -> Array:
+        if isinstance(value, list):
+            dtype = np.dtype(value[0])  # the size of strings is not trusted
+            return np.array(value[1:], dtype if dtype.kind in "iuf" else None)
+        if value not in arrays:
+            raise ValueError(f"no array {value!r:.40}")
+        array = arrays[value]
+        if array.dtype.char not in "fd" or not np.isfinite(array).all():
+            raise ValueError("expected finite float32 or float64 numbers")
+        return array
+
+    try:
+        value = json.loads(metadata[FORMAT], parse_constant=str)  # NaN is not a number here
+        fitted = msgspec.convert(value, FittedModel, dec_hook=array_of)
+        found = fitted.predict(np.zeros((1, fitted.features), np.float32)).classes.shape[1]
+        if found != len(fitted.classes):
+            raise ValueError(f"expected {found} classes, not {len(fitted.classes)}")
+    except (IndexError, TypeError, ValueError, RecursionError) as error:
+        raise InputError(f"{where}: {reason_of(error)}") from error
+    return fitted

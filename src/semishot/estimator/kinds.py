@@ -17,7 +17,6 @@ from semishot.estimator.spaces import (
     AnySpace,
     Array,
     blocks,
-    dense,
     evenly_spaced,
     mean_direction,
     nearest,
@@ -73,7 +72,7 @@ def find_kinds(features: Array, space: AnySpace, stranger: Array | None = None) 
         landmarks = np.sort(ranking[evenly_spaced(len(ranking), LANDMARKS)])
     if len(landmarks) < LEAST:
         return []
-    rows = unit(_placed(features[landmarks], space))  # (L, D)
+    rows = unit(space(features[landmarks]))  # (L, D)
     group = groups_of(rows)  # (L,)
     kept = [number for number, size in enumerate(np.bincount(group)) if size >= LEAST]
     if not kept:
@@ -84,7 +83,7 @@ def find_kinds(features: Array, space: AnySpace, stranger: Array | None = None) 
     kind, near = np.full(features.shape[0], -1), np.zeros(features.shape[0])
     if len(landmarks) < len(unnamed):
         for part, block in blocks(features):
-            cosines = unit(_placed(block, space)) @ middles.T  # (C, G)
+            cosines = unit(space(block)) @ middles.T  # (C, G)
             best = cosines.argmax(1)
             near[part] = cosines[np.arange(len(best)), best]
             joins = (near[part] >= np.array(ends)[best]) & (chance[part] >= MAY_BE_STRANGER)
@@ -117,7 +116,3 @@ def groups_of(rows: Array) -> NDArray[np.int64]:
     tree = linkage(squareform(apart, checks=False), "average")
     groups: NDArray[np.int64] = fcluster(tree, APART, "distance")
     return groups
-
-
-def _placed(features: Array, space: AnySpace) -> Array:
-    return space(dense(features).astype(space.center.dtype, copy=False))

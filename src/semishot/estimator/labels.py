@@ -5,7 +5,6 @@ Letters: P examples, N classes.
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
@@ -34,26 +33,23 @@ class Labels:
     codes: NDArray[np.int64]  # (P,): 0 to N-1, -1 for unlabeled, -2 for a named stranger
     stranger_label: Label  # what predictions say of a stranger, of the same type as the classes
 
-    @property
-    def labeled(self) -> NDArray[np.bool_]:
-        """(P,): the rows that have a class."""
-        return self.codes >= 0
 
-
-def read_labels(y: Any, stranger_label: Label = "auto") -> Labels:
+def read_labels(y: Any, stranger_label: Any = "auto") -> Labels:
     """Labels from a list, tuple, array, tensor or Series of P numbers or strings.
 
     -1, None, NaN, pandas' NA and the empty string mean unlabeled. -2 names a stranger: a row that belongs
     to none of the classes; so does the value of `stranger_label`, unless it is -1. `"auto"` is -1 for
     numbers and `"stranger"` for strings: then no class can be called "stranger".
     """
-    check_stranger_label(stranger_label)
+    text = isinstance(stranger_label, str) and stranger_label not in ("", *RESERVED)
+    if not text and not (isinstance(stranger_label, int | float) and stranger_label % 1 == 0):
+        raise InputError(
+            f"stranger_label must be 'auto', a string other than '', '-1' and '-2', or a whole number, "
+            f"not {stranger_label!r:.40}"
+        )
     values = _one_dimensional(y)
     distinct: dict[tuple[type, Any], int] = {}  # by type too: True equals 1
-    try:
-        rows = [distinct.setdefault((type(row), row), len(distinct)) for row in values.tolist()]
-    except TypeError as error:  # it has no hash
-        raise InputError(f"y holds values that are not numbers or strings: {error}") from error
+    rows = [distinct.setdefault((type(row), row), len(distinct)) for row in values.tolist()]
     known = [_checked(value, values.dtype.kind == "U") for _, value in distinct]
     names = [value for value in known if isinstance(value, str)]
     numbers = [value for value in known if isinstance(value, int | float)]
@@ -83,47 +79,16 @@ def read_labels(y: Any, stranger_label: Label = "auto") -> Labels:
     )
 
 
-def rejected(
-    predicted: NDArray[Any], strangers: NDArray[np.bool_], stranger_label: Label
-) -> NDArray[Any]:
-    """(P,), (P,) -> (P,): the predicted classes, and the label of strangers where they are rejected.
-
-    The result is of a type that holds both, never of objects.
-    """
-    dtype = np.result_type(predicted.dtype, np.min_scalar_type(stranger_label))
-    result = predicted.astype(dtype)
-    result[strangers] = stranger_label
-    return result
-
-
-def agreement(
-    predicted: NDArray[Any], labels: Labels, classes: NDArray[Any], stranger_label: Label
-) -> NDArray[np.bool_]:
-    """(P,) predictions of a classifier with these classes -> (P,): which agree with the labels.
-
-    No label may be missing. A named stranger agrees with the label of strangers.
-    """
-    if labels.labeled.any() and (labels.classes.dtype.kind == "U") != (classes.dtype.kind == "U"):
-        kind = "strings" if classes.dtype.kind == "U" else "numbers"
-        given, known = labels.classes[:1].tolist() + classes[:1].tolist()
-        raise InputError(f"y holds {given!r}, and the classes are {kind} such as {known!r}")
-    names = np.array([*labels.classes.tolist(), stranger_label], object)
-    agree: NDArray[np.bool_] = predicted.astype(object) == names[np.maximum(labels.codes, -1)]
-    return agree
-
-
 def label_weights(
-    labels: Labels, sample_weight: Any = None, needed: bool = True
-) -> tuple[Labels, NDArray[np.float64]]:
-    """(P,) weights, one number, or None for 1 -> (P, N), the weight of each row's label; zeros without one.
+    labels: Labels, weights: NDArray[np.float64] | None, needed: bool
+) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    """(P,), or None for 1 -> the codes of labels with a weight (P,), and the weight of each label (P, N).
 
-    Weights are scaled to a mean of 1. A label of weight 0 is not used: in the labels returned, its row is
-    unlabeled. Weights of unlabeled rows are ignored, those of named strangers as far as they are not 0. Each
-    class needs a label, unless it has a name.
+    A label of weight 0 is not used: its row is unlabeled. Weights of labels are scaled to a mean of 1; others
+    are ignored. A class needs a label, unless all are not `needed` because classes have names.
     """
-    rows = len(labels.codes)
-    weights = checked_weights(sample_weight, rows)
-    codes = np.where(weights > 0, labels.codes, UNLABELED)
+    codes, weights = labels.codes, np.ones(len(labels.codes)) if weights is None else weights
+    codes = np.where(weights > 0, codes, UNLABELED)
     labeled = np.flatnonzero(codes >= 0)
     unused = np.setdiff1d(np.arange(len(labels.classes)), codes)
     if len(unused) and needed:
@@ -131,71 +96,31 @@ def label_weights(
             f"sample_weight is zero for all rows of class {labels.classes[unused[0]].item()!r}: give one "
             "of them a weight, or leave the class out of y"
         )
-    by_class = np.zeros((rows, len(labels.classes)))
+    by_class = np.zeros((len(codes), len(labels.classes)))
     if len(labeled):
         by_class[labeled, codes[labeled]] = weights[labeled] / weights[labeled].mean()
-    return replace(labels, codes=codes), by_class
+    return codes, by_class
 
 
 def named_classes(
-    labels: Labels, class_features: Any, features: int
-) -> tuple[Labels, NDArray[Any] | None]:
+    labels: Labels, names: Mapping[Any, Any] | None, features: int
+) -> tuple[Labels, NDArray[np.float64] | None]:
     """Labels with the classes that only have a name, and the names' features (N, D), NaN for none."""
-    if class_features is None:
+    if not names:
         return labels, None
-    if not isinstance(class_features, Mapping):
-        names = np.asarray(class_features, np.float64)
-        if names.shape != (len(labels.classes), features):
-            raise InputError(
-                f"class_features must be a dictionary, or of shape {(len(labels.classes), features)}: a row "
-                f"for each class of y, not {names.shape}"
-            )
-        return labels, names
     stranger_label = labels.stranger_label if len(labels.classes) else "auto"  # y shows no kind
-    own = read_labels([*labels.classes.tolist(), *class_features], stranger_label)
-    place = np.searchsorted(own.classes, labels.classes)
-    codes = np.where(
-        labels.labeled, place[np.maximum(labels.codes, 0)] if len(place) else 0, labels.codes
-    )
-    names = np.full((len(own.classes), features), np.nan)
-    for code, vector in zip(own.codes[len(labels.classes) :], class_features.values(), strict=True):
+    own = read_labels([*labels.classes.tolist(), *names], stranger_label)
+    known = len(labels.classes)
+    code_of = np.array([*own.codes[:known], NAMED_STRANGER, UNLABELED])  # by negative index
+    vectors = np.full((len(own.classes), features), np.nan)
+    for code, vector in zip(own.codes[known:], names.values(), strict=True):
         row = np.asarray(as_array(vector), np.float64)
         if code < 0 or row.shape != (features,) or not np.isfinite(row).all():
             raise InputError(
                 f"class_features must hold classes and {features} finite numbers for each"
             )
-        names[code] = row
-    return replace(own, codes=codes), names
-
-
-def check_stranger_label(label: Any) -> None:
-    """An error unless it is "auto" or can be a label."""
-    if isinstance(label, str):
-        valid = label not in RESERVED and label != ""
-    else:
-        valid = isinstance(label, Real) and float(label).is_integer() and abs(float(label)) < 2**63
-    if not valid or type(label) is bool:
-        raise InputError(
-            f"stranger_label must be 'auto', a string other than '', '-1' and '-2', or a whole number, "
-            f"not {label!r:.40}"
-        )
-
-
-def checked_weights(sample_weight: Any, rows: int) -> NDArray[np.float64]:
-    """(P,), finite and not negative."""
-    sample_weight = 1.0 if sample_weight is None else sample_weight
-    try:
-        weights = np.asarray(as_array(sample_weight), np.float64)
-    except (TypeError, ValueError) as error:
-        raise InputError(f"sample_weight must be numbers: {error}") from error
-    weights = np.full(rows, weights) if weights.ndim == 0 else weights
-    if weights.shape != (rows,):
-        raise InputError(
-            f"sample_weight must have one number for each of {rows} rows, not shape {weights.shape}"
-        )
-    if not (np.isfinite(weights) & (weights >= 0)).all():
-        raise InputError("sample_weight must be finite and at least 0")
-    return weights
+        vectors[code] = row
+    return replace(own, codes=code_of[labels.codes]), vectors
 
 
 def _one_dimensional(y: Any) -> NDArray[Any]:
@@ -211,17 +136,14 @@ def _one_dimensional(y: Any) -> NDArray[Any]:
         from sklearn.utils.validation import column_or_1d
 
         values = column_or_1d(values, warn=True)
-    if values.dtype.kind not in "biufUTO":
-        raise InputError(f"y holds {values.dtype} values: labels are numbers or strings")
     return values
 
 
 def _checked(value: Any, from_text: bool) -> Label | None:
     """A number or a string, as Python's. None: missing, as NaN, pandas' NA and the empty string are."""
-    if isinstance(value, np.generic) or hasattr(value, "detach"):
-        value = value.item()
+    value = value.item() if hasattr(value, "item") else value  # NumPy's or a tensor's
     missing = value is None or type(value).__name__ in ("NAType", "NaTType") or value == ""
-    if missing or (isinstance(value, Real) and value != value):
+    if missing or value != value:
         return None
     if isinstance(value, bool):
         raise InputError(
@@ -238,16 +160,11 @@ def _checked(value: Any, from_text: bool) -> Label | None:
                 f"y is an array of strings and holds {value!r}, which was a missing label before it became "
                 "a string; mark unlabeled rows by ''"
             )
-        return str(value)
-    if isinstance(value, Integral):
-        if abs(int(value)) >= 2**63:
-            raise InputError(f"y holds {value}, which is too large for a label")
-        return int(value)
-    if not isinstance(value, Real):
+        return value
+    if not isinstance(value, int | float):
         raise InputError(f"y holds {value!r:.40}: labels are numbers or strings")
-    if not float(value).is_integer():
+    if value % 1:
         raise InputError(
-            f"Unknown label type: y holds {float(value)!r}, a continuous value; classes are whole numbers or "
-            "strings"
+            f"Unknown label type: y holds {value!r}, a continuous value; classes are whole numbers or strings"
         )
-    return float(value)
+    return value

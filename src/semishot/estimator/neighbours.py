@@ -32,10 +32,8 @@ TINY = 1e-12
 class Near(NamedTuple):
     """C rows beside a graph."""
 
-    indices: (
-        Array  # (C, k), of the nearest rows of the graph; the cosine of near copies is set to 0
-    )
-    cosines: Array  # (C, k)
+    indices: Array  # (C, k), of the nearest rows of the graph
+    cosines: Array  # (C, k); that of near copies is set to 0
     copy: Array  # (C,), the row of the graph that is the same or a near copy, -1 for none
 
     @property

@@ -22,7 +22,7 @@ from semishot.estimator.spaces import (
 if TYPE_CHECKING:  # it imports scikit-learn
     from semishot.estimator.classifier import PrototypeClassifier
 
-__all__ = ["next_to_label", "question_worth", "varied", "worth_asking"]
+__all__ = ["next_to_label", "question_worth", "worth_asking"]
 
 SMALLEST = 1e-12
 WORTH_FROM = 0.2
@@ -33,8 +33,6 @@ CLOSE = 3
 """Two rows are the same question to the degree cos^3."""
 COPY = 1e-3
 """Of the mean squared distance between rows: a nearer one is a copy."""
-FIRST_ROWS = 1000
-"""Of a pile without labels, that the first questions are chosen from."""
 
 
 @one_thread()
@@ -107,44 +105,22 @@ def worth_asking(
     best = ranking[:CANDIDATES]
     if not len(best) or len(chosen) == count:
         return np.array(chosen, np.int64)
-    shown = _placed(features[ranking[np.unique(evenly_spaced(len(ranking), SHOWN))]], space)
+    shown = space(features[ranking[np.unique(evenly_spaced(len(ranking), SHOWN))]])
     usual = _usual_distance(shown)
-    rows = _placed(features[best], space)  # (C, D)
+    rows = space(features[best])  # (C, D)
     worth = np.where(np.isin(best, chosen), 0.0, worth[best])  # (C,)
     if answered is not None and len(answered):
-        near = squared_distances(rows, _placed(answered, space)).min(1)
+        near = squared_distances(rows, space(answered)).min(1)
         worth = np.where(near > COPY * usual, worth, 0.0)
     new = np.ones(len(best))  # (C,), how unlike all chosen rows
     if chosen:
-        apart = squared_distances(rows, _placed(features[chosen], space)) / usual
+        apart = squared_distances(rows, space(features[chosen])) / usual
         new = _different(apart).min(1)
     while len(chosen) < count and (worth * new).max() > 0:
         index = int((worth * new).argmax())
         chosen.append(int(best[index]))
         new = np.minimum(new, _different(squared_distances(rows, rows[[index]])[:, 0] / usual))
     return np.array(chosen, np.int64)
-
-
-@one_thread()
-def varied(features: Array, space: AnySpace, count: int) -> NDArray[np.int64]:
-    """Up to `count` rows of (P, D) to begin with, where nothing is known: typical ones, unlike each other.
-
-    Each is the row that adds most to the sum over all rows of the largest c^3 with a chosen one. Of many
-    rows, evenly spaced ones are looked at.
-    """
-    some = np.unique(evenly_spaced(len(features), FIRST_ROWS))
-    rows = _placed(features[some], space)  # (V, D)
-    alike = 1 - _different(squared_distances(rows, rows) / _usual_distance(rows))  # (V, V)
-    covered = np.zeros(len(rows))  # (V,)
-    chosen: list[int] = []
-    while len(chosen) < min(count, len(rows)):
-        gains = np.maximum(alike - covered, 0).sum(1)
-        best = int(gains.argmax())
-        if gains[best] <= SMALLEST:
-            break
-        chosen.append(best)
-        covered = np.maximum(covered, alike[best])
-    return some[chosen]
 
 
 def _usual_distance(rows: Array) -> float:
@@ -155,8 +131,3 @@ def _usual_distance(rows: Array) -> float:
 def _different(apart: Array) -> Array:
     """Squared distances over the usual one -> 1 for unlike rows, 0 for copies."""
     return np.where(apart <= COPY, 0.0, 1 - np.clip(1 - apart, 0, 1) ** CLOSE)
-
-
-def _placed(features: Array, space: AnySpace) -> Array:
-    """(C, D) -> (C, D), where rows are compared."""
-    return space(np.asarray(features, space.center.dtype))

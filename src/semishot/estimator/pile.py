@@ -1,24 +1,29 @@
-"""A pile whose neighbours are found once, and what the learned rule says of it for the current labels.
+"""A pile whose neighbours are found once, and what labels and the pile teach the learned rule.
 
-Letters: P rows, C rows at once, S labeled, N classes, D features.
+Letters: P rows, U of them without a label, S labeled, H held out, N classes, D features.
 """
 
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from scipy.special import softmax
+from scipy.special import expit
 
 from semishot.estimator.answers import (
     Answer,
+    Doubt,
+    HeldOut,
+    StrangerCount,
     count_strangers,
+    cutoff_of,
     doubts,
     held_out_summary,
 )
 from semishot.estimator.labels import NAMED_STRANGER
-from semishot.estimator.models import Learned, RuleModel
-from semishot.estimator.neighbours import Near, find_near, neighbour_graph
-from semishot.estimator.rule import learned_rule
-from semishot.estimator.spaces import Array, blocks, dense, fit_space, one_thread
+from semishot.estimator.neighbours import find_near, neighbour_graph
+from semishot.estimator.prototype_rule import PrototypeModel
+from semishot.estimator.rule import RuleModel, answer_of, learned_rule
+from semishot.estimator.spaces import Array, blocks, dense, fit_space, joined, one_thread
 from semishot.estimator.statistics import Known, Support
 
 ENOUGH_LABELS = 2
@@ -26,6 +31,35 @@ ENOUGH_LABELS = 2
 CLEARLY = 0.1
 """By how much more probable, as a mean logarithm, names must make held-out labels."""
 SMALLEST = 1e-12
+
+
+@dataclass(frozen=True)
+class Learned:
+    """What labels and a pile teach."""
+
+    model: RuleModel | PrototypeModel
+    pile: Array = field(repr=False)  # (U,), log-odds of strangers in the pile, ascending
+    message: str  # how the pile was used, in words
+    held_out: HeldOut | None
+    doubts: list[Doubt] = field(default_factory=list)
+    answer: Answer | None = None  # for the rows that were fitted. None for a saved model
+    evidence: float = 0.0  # the mean log-probability of held-out labels
+
+    @property
+    def rule(self) -> RuleModel:
+        """What tells strangers."""
+        return self.model if isinstance(self.model, RuleModel) else self.model.rule
+
+    @property
+    def count(self) -> StrangerCount:
+        """Of strangers in the pile."""
+        return count_strangers(self.pile, self.rule.shared.doubt)
+
+    def cutoff(self, reject: float | str | None) -> float | None:
+        """The probability of a stranger above which rows are put out; None: where that is most probable."""
+        if reject is None or isinstance(reject, str):
+            return None
+        return cutoff_of(expit(self.pile), reject)
 
 
 class LabeledPile:
@@ -38,11 +72,10 @@ class LabeledPile:
         pile = np.ones(features.shape[0], bool) if pile is None else pile
         self.space = fit_space(features, normalize, pile)
         self.graph = neighbour_graph(features, self.space)
-        parts = [
-            find_near(self.space(block), self.graph.rows, self.graph.same)
-            for _, block in blocks(features)
-        ]
-        self.near = Near(*(np.concatenate(each) for each in zip(*parts, strict=True)))
+        rows, same = self.graph.rows, self.graph.same
+        self.near = joined(
+            [find_near(self.space(block), rows, same) for _, block in blocks(features)]
+        )
 
     @one_thread()
     def learn(
@@ -66,55 +99,40 @@ class LabeledPile:
 
     def _learn(self, labels: Array, weights: Array, names: Array | None) -> Learned:
         """The same with these names."""
-        special = np.flatnonzero((labels == NAMED_STRANGER) | (weights.sum(1) > 0))  # (S,)
+        named = labels == NAMED_STRANGER
+        unknown = ~named & (weights.sum(1) == 0)  # (P,)
+        special = np.flatnonzero(~unknown)  # (S,)
         rows = dense(self.features[special])
-        named = labels[special] == NAMED_STRANGER
         support = Support(
             *(self.near.take(special), self.space(rows), self.space.directions(rows)),
-            *(weights[special] * ~named[:, None], named),
+            *(weights[special] * ~named[special, None], named[special]),
         )
         placed = None
         if names is not None:
             unnamed = np.isnan(names.sum(1, keepdims=True))
             placed = np.where(unnamed, 0, self.space(np.nan_to_num(names)))
         known = Known(self.graph, support, placed)
-        own = dense(self.features[self.graph.sources])
-        context = known.context(
-            known.reference.statistics(
-                self.graph.rows, self.space.directions(own), self.near.take(self.graph.sources)
-            )
-        )
-        unknown = np.ones(len(self.near.copy), bool)
-        unknown[special] = False
+        sources = self.graph.sources
+        directions = self.space.directions(dense(self.features[sources]))
+        in_graph = (self.graph.rows, directions, self.near.take(sources))
+        context = known.context(known.reference.statistics(*in_graph))
         held_out, held = known.held_out()
-        given = weights[special[held]].argmax(1)
-        rule = learned_rule()
-        numbers = known.of_pile(context, int(unknown.sum()))
-        shared = rule.summarize(numbers, context, held_out, given)
+        given = weights[special[held]].argmax(1)  # (H,)
+        count = int(unknown.sum())
+        numbers = known.of_pile(context, count)
+        shared = learned_rule().summarize(numbers, context, held_out, given)
         model = RuleModel(self.space, known.reference, shared)
-        answers = [
-            model(block, near=self.near.take(part)) for part, block in blocks(self.features, 4000)
-        ]
-        answer = Answer(*(np.concatenate(each) for each in zip(*answers, strict=True)))
-        logits, log_odds = rule.logits(shared, held_out)
-        of_labels = Answer(softmax(logits.astype(np.float64), 1), log_odds.astype(np.float64))
-        pile = answer.take(unknown)
+        answer, of_labels = model(self.features, self.near), answer_of(shared, held_out)
+        right = of_labels.classes[np.arange(len(given)), given]
         return Learned(
             model,
-            count_strangers(pile.log_odds, shared.doubt),
-            np.sort(pile.stranger),
-            message_of(int(unknown.sum()), given, of_labels),
+            np.sort(answer.log_odds[unknown]),
+            message_of(count, given, of_labels),
             held_out_summary(of_labels.classes, given),
             doubts(of_labels, special[held], given),
             answer,
-            evidence_of(of_labels, given),
+            float(np.log(np.maximum(right, SMALLEST)).sum() / max(len(given), 1)),
         )
-
-
-def evidence_of(of_labels: Answer, given: Array) -> float:
-    """The mean log-probability of the classes of held-out labels (H,)."""
-    right = of_labels.classes[np.arange(len(given)), given]
-    return float(np.log(np.maximum(right, SMALLEST)).sum() / max(len(given), 1))
 
 
 def message_of(pile: int, given: Array, of_labels: Answer) -> str:

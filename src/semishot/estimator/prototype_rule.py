@@ -3,25 +3,47 @@
 Letters: P rows, S labeled ones, H of them held out, U unlabeled ones, N classes, D features.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+from msgspec import Struct
 from scipy.special import log_softmax, softmax
 
-from semishot.estimator.answers import held_out_summary
-from semishot.estimator.models import Learned, PrototypeModel, RuleModel
-from semishot.estimator.spaces import Array, Normalized, blocks, dense, squared_distances
+from semishot.estimator.answers import Answer, HeldOut, held_out_summary
+from semishot.estimator.rule import RuleModel
+from semishot.estimator.spaces import (
+    Array,
+    Normalized,
+    blocks,
+    mean_direction,
+    squared_distances,
+)
 
-AnyRefiner = Callable[..., Any]
-"""A method of `semishot.refine`, built: a torch module without learned parameters, or a trained one."""
 FOLDS = 5
+MANY_FEATURES = 32
+"""From here on directions are compared."""
 TEMPERATURE_SHARE, TEMPERATURE_SPREAD = 0.055, 0.5
 """The usual temperature, as a share of the mean squared distance between prototypes; how far labels are
 expected to move it, in natural logarithms."""
 MOVES = np.array([0.35, 0.5, 0.7, 1.0, 1.4, 2.0, 2.8])
 """The choices of the temperature, over the usual one."""
+
+
+class PrototypeModel(Struct, frozen=True, tag=True):
+    """Classes by minus the squared distances to prototypes (Eq. 2), strangers by the learned rule."""
+
+    space: Normalized
+    prototypes: Array  # (N, D), in the space
+    rule: RuleModel
+
+    def __call__(self, features: Any) -> Answer:
+        """(P, D) -> what is said of these rows."""
+        classes = [
+            softmax(-squared_distances(self.space(block), self.prototypes), 1)
+            for _, block in blocks(features)
+        ]
+        return self.rule(features)._replace(classes=np.concatenate(classes).astype(np.float64))
 
 
 @dataclass(frozen=True)
@@ -32,7 +54,7 @@ class Trial:
     support: Array  # (S, D), in the space
     labels: Array  # (S, N), weights
     pile: Array  # (U, D), in the space
-    refiner: AnyRefiner | None = None
+    refiner: Any = None  # a method of `semishot.refine`: a torch module
     steps: int = 1
 
     def prototypes(self) -> Array:
@@ -43,8 +65,7 @@ class Trial:
             return prototypes
         import torch
 
-        if hasattr(refiner, "to"):
-            refiner = refiner.to(torch.from_numpy(support))  # in the same precision
+        refiner = refiner.to(torch.from_numpy(support))  # in the same precision
         rows = np.concatenate([support, self.pile])
         support_too = [support, labels] if getattr(refiner, "needs_support", False) else []
         for _ in range(self.steps):
@@ -73,38 +94,28 @@ class Trial:
         return np.concatenate(logits), np.concatenate(classes)
 
 
-def learn_prototypes(
-    features: Any,
-    labels: Array,
-    pile: Array,
-    refiner: AnyRefiner | None,
-    steps: int,
-    space: Normalized,
-    temperature: float | None,
-    learned: Learned,
-) -> Learned:
-    """Features (P, D), weights of labels (P, N), which rows are the pile (P,), what the rule has learned of
-    them. A temperature of None is chosen by the labels alone, before anything is refined."""
+def refined_model(
+    parameters: Any, refiner: Any, features: Any, labels: Array, pile: Array, rule: RuleModel
+) -> tuple[PrototypeModel, HeldOut | None]:
+    """Prototypes that a refiner refines, beside a rule for strangers; how held-out labels are predicted.
+
+    Features are (P, D), labels weights (P, N), the pile a mask (P,). A temperature "auto" is chosen by the
+    labels alone, before anything is refined.
+    """
+    normalize, temperature = parameters.normalize, parameters.temperature
+    if normalize == "auto":
+        normalize = "centered" if features.shape[1] >= MANY_FEATURES else "none"
+    space = Normalized(normalize, mean_direction(features))
     labeled = labels.sum(1) > 0
-    given, weights = dense(features[labeled]), labels[labeled].astype(features.dtype)
-    if temperature is None:
+    given, weights = features[labeled], labels[labeled].astype(features.dtype)
+    if temperature == "auto":
         rows = space(given)
         temperature = temperature_of(Trial(space, rows, weights, rows[:0]))
-    space = Normalized(space.normalization, space.center, temperature**0.5)
-    trial = Trial(space, space(given), weights, space(dense(features[pile])), refiner, steps)
-    used = refiner is not None and len(trial.pile)
-    assert isinstance(learned.model, RuleModel)
-    model = PrototypeModel(space, trial.prototypes().astype(features.dtype), learned.model)
-    assert learned.answer is not None
-    logits = np.concatenate([model.logits(block) for _, block in blocks(features)])
+    space = Normalized(normalize, space.center, temperature**0.5)
+    trial = Trial(space, space(given), weights, space(features[pile]), refiner, parameters.steps)
+    model = PrototypeModel(space, trial.prototypes().astype(features.dtype), rule)
     held_out, classes = trial.held_out()
-    return replace(
-        learned,
-        model=model,
-        message="prototypes refined with the pile" if used else "prototypes of the labels alone",
-        held_out=held_out_summary(softmax(held_out, 1), classes),
-        answer=learned.answer._replace(classes=softmax(logits, 1)),
-    )
+    return model, held_out_summary(softmax(held_out, 1), classes)
 
 
 def mean_of(rows: Array, weights: Array) -> Array:

@@ -11,18 +11,24 @@ learns its masks from episodes. It does not depend on the order of rows or of cl
 
 How sure it is of the pile as a whole is one more number: all log-odds of strangers may be off together by
 a normal deviate of spread `doubt`.
-Letters: C rows at once, N classes, K rows of the context, H held-out labels, A numbers, W hidden units.
+Letters: P rows, C rows at once, N classes, D features, K rows of the context, H held-out labels, A numbers,
+W hidden units.
 """
 
+import hashlib
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+from msgspec import Struct
+from scipy.special import softmax
 
-from semishot.estimator.spaces import Array
-from semishot.estimator.statistics import Statistics
+from semishot.estimator.answers import Answer
+from semishot.estimator.neighbours import Near, find_near
+from semishot.estimator.spaces import Array, Space, blocks, joined, unit
+from semishot.estimator.statistics import Reference, Statistics
 from semishot.system.tensor_files import read_arrays
 
 WEIGHTS = Path(__file__).parent / "rule.safetensors"
@@ -30,6 +36,8 @@ SMALLEST_SPREAD = 0.02
 WIDER = 1.7
 """What the shared doubt is multiplied with: the network doubts piles of new kinds less than it should. With
 this nine of ten intervals hold on the piles that choices are made on."""
+WIDE = 4000
+"""Numbers that the statistics of a row take, about."""
 
 
 class PileTerms(NamedTuple):
@@ -124,6 +132,50 @@ def standardized(values: Array, center: Array, spread: Array) -> Array:
 
 
 @cache
+def rule_digest() -> str:
+    """What tells the rule from that of another version: a pile's terms are worth nothing to it."""
+    return hashlib.sha256(WEIGHTS.read_bytes()).hexdigest()
+
+
+@cache
 def learned_rule() -> Rule:
     """The rule that comes with the package."""
     return Rule({name: each.astype(np.float32) for name, each in read_arrays(WEIGHTS)[0].items()})
+
+
+def answer_of(shared: PileTerms, seen: Statistics) -> Answer:
+    """Statistics of C rows -> what the learned rule says of them."""
+    logits, log_odds = learned_rule().logits(shared, seen)
+    return Answer(softmax(logits.astype(np.float64), 1), log_odds.astype(np.float64))
+
+
+class RuleModel(Struct, frozen=True, tag=True):
+    """The learned rule beside a pile."""
+
+    space: Space
+    reference: Reference
+    shared: PileTerms
+
+    @property
+    def classes(self) -> int:
+        count: int = self.reference.labels.shape[1]
+        return count
+
+    @property
+    def prototypes(self) -> Array:
+        """(N, D), of the labels and of what the pile adds to them, unit length."""
+        return unit(self.reference.sums[2])
+
+    def __call__(self, features: Any, near: Near | None = None) -> Answer:
+        """(P, D) -> what is said of these rows. Their neighbours may be known."""
+        answers = []
+        for part, block in blocks(features, WIDE):
+            x = self.space(block)
+            beside = (
+                find_near(x, self.reference.rows, self.reference.same)
+                if near is None
+                else near.take(part)
+            )
+            seen = self.reference.statistics(x, self.space.directions(block), beside)
+            answers.append(answer_of(self.shared, seen))
+        return joined(answers)

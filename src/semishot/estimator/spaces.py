@@ -3,12 +3,13 @@
 Letters: P rows, C rows at once, K pivots, N classes, D features.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeVar
 
 import numpy as np
 from msgspec import Meta, Struct
+from msgspec.structs import replace
 from numpy.typing import NDArray
 from scipy.sparse import issparse
 from threadpoolctl import ThreadpoolController
@@ -18,8 +19,10 @@ from semishot.errors import InputError
 NORMALIZATIONS = ("centered", "unit", "none")
 """Normalized relative to their mean; directions; unchanged features under a Gaussian kernel."""
 Array = NDArray[Any]
+Parts = TypeVar("Parts", bound=tuple[Any, ...])
+Share = Annotated[float, Meta(ge=0, le=1)]
 Positive = Annotated[float, Meta(gt=0)]
-"""Checked when a saved model is read."""
+"""Both are checked when a saved model is read."""
 BLAS = ThreadpoolController()
 """The library that NumPy multiplies with."""
 BLOCK = 1 << 23
@@ -42,25 +45,18 @@ class Space(Struct, frozen=True):
     shift: Array  # (D,), subtracted from features
     scale: Array  # (D,), that they are then divided by
     center: Array  # (D,), subtracted from their directions
-    by_cosine: Annotated[
-        float, Meta(ge=0, le=1)
-    ]  # how much the cosine counts; the rest is the kernel's
+    by_cosine: Share  # how much the cosine counts; the rest is the kernel's
     pivots: Array  # (K, D), in units of the kernel's width
     mix: Array  # (K, K), lower triangle: makes coordinates of the kernel values with the pivots
     width: Positive = 1.0
 
-    @property
-    def standardized(self) -> bool:
-        """Whether features had very unequal scales."""
-        return bool((self.scale != 1).any())
-
     def directions(self, features: Array) -> Array:
         """(C, D) -> (C, D), unit length, not centered."""
-        return unit((features - self.shift) / self.scale)
+        return unit((like(self.center, features) - self.shift) / self.scale)
 
     def __call__(self, features: Array) -> Array:
         """(C, D) -> (C, D + K + 1), unit length; only D, or only K + 1, where one way alone counts."""
-        parts = []
+        features, parts = like(self.center, features), []
         if self.by_cosine > 0:
             parts.append(np.sqrt(self.by_cosine) * unit(self.directions(features) - self.center))
         if self.by_cosine < 1:
@@ -85,6 +81,7 @@ class Normalized(Struct, frozen=True):
 
     def __call__(self, features: Array) -> Array:
         """(C, D) -> (C, D)."""
+        features = like(self.center, features)
         if self.normalization == "centered":
             features = unit(features) - self.center
         if self.normalization != "none":
@@ -110,26 +107,17 @@ def fit_space(features: Array, normalize: str, pile: Array) -> Space:
     shift, scale = np.zeros(count), np.ones(count)
     if normalize == "auto" and count > 1 and squares.max() > DOMINANT * squares.sum():
         shift, scale = mean, np.where(squares > 0, np.sqrt(squares), 1.0)
+    shift = mean if normalize == "none" else shift
     by_cosine = {"none": 0.0, "auto": float(np.clip((count - FEW) / (MANY - FEW), 0, 1))}
-    space = Space(
-        (mean if normalize == "none" else shift).astype(dtype),
-        scale.astype(dtype),
-        np.zeros(count, dtype),
-        by_cosine.get(normalize, 1.0),
-        np.zeros((0, count), dtype),
-        np.zeros((0, 0), dtype),
-    )
+    arrays = (shift.astype(dtype), scale.astype(dtype), np.zeros(count, dtype))
+    no_pivots = (np.zeros((0, count), dtype), np.zeros((0, 0), dtype))
+    space = Space(*arrays, by_cosine.get(normalize, 1.0), *no_pivots)
     if normalize in ("auto", "centered") and pile.any():
         total = np.zeros(count)
         for part, block in blocks(features):
             total += space.directions(block[pile[part]]).sum(0)
-        center = total / (pile.sum() + TRUSTED)
-        space = Space(space.shift, space.scale, center.astype(dtype), *_rest(space))
+        space = replace(space, center=(total / (pile.sum() + TRUSTED)).astype(dtype))
     return space if space.by_cosine == 1 else with_kernel(space, features)
-
-
-def _rest(space: Space) -> tuple[float, Array, Array]:
-    return space.by_cosine, space.pivots, space.mix
 
 
 def with_kernel(space: Space, features: Array) -> Space:
@@ -148,17 +136,10 @@ def with_kernel(space: Space, features: Array) -> Space:
     positive = positive[positive > 0]
     width = float(np.sqrt(WIDTH * np.median(positive))) if len(positive) else 1.0
     picked, factor = _pivots(np.exp(-squares / (2 * width**2)))
-    pivots, mix = rows[picked] / width, np.linalg.inv(factor)
-    dtype = space.center.dtype
-    return Space(
-        space.shift,
-        space.scale,
-        space.center,
-        space.by_cosine,
-        pivots.astype(dtype),
-        mix.astype(dtype),
-        width * largest,
+    pivots, mix = (
+        each.astype(space.center.dtype) for each in (rows[picked] / width, np.linalg.inv(factor))
     )
+    return replace(space, pivots=pivots, mix=mix, width=width * largest)
 
 
 def _pivots(kernel: Array) -> tuple[list[int], Array]:
@@ -198,19 +179,18 @@ def dense(rows: Any) -> Array:
     return found
 
 
-def check_size(features: Any, fitting: bool = False) -> None:
-    """Refuse features whose squares may overflow or, in `fit`, vanish."""
-    limits, largest = np.finfo(features.dtype), float(max(features.max(), -features.min()))
-    most, least = float(limits.max) ** 0.4, float(limits.tiny) ** 0.25
+def like(other: Array, rows: Any) -> Array:
+    """Rows, sparse ones too, as an array of the precision of another."""
+    return dense(rows).astype(other.dtype, copy=False)
+
+
+def check_size(features: Any) -> None:
+    """Refuse features whose squares may overflow."""
+    largest, most = max(features.max(), -features.min()), np.finfo(features.dtype).max ** 0.4
     if largest > most:
         raise InputError(
             f"features reach {largest:.3g}, and squares of numbers above {most:.3g} may overflow in "
             f"{features.dtype}: rescale X, or give float64"
-        )
-    if fitting and 0 < largest < least:
-        raise InputError(
-            f"no feature is larger than {largest:.3g}, and squares of numbers below {least:.3g} vanish in "
-            f"{features.dtype}: rescale X"
         )
 
 
@@ -221,6 +201,12 @@ def blocks(features: Any, wide: int = 0) -> Iterator[tuple[slice, Array]]:
     for first in range(0, features.shape[0], rows):
         part = slice(first, first + rows)
         yield part, dense(features[part])
+
+
+def joined(parts: Sequence[Parts]) -> Parts:
+    """What was found block by block, as one: named tuples of arrays."""
+    columns = zip(*parts, strict=True)
+    return type(parts[0])(*(np.concatenate(each) for each in columns))
 
 
 def evenly_spaced(count: int, wanted: int) -> NDArray[np.int64]:
@@ -249,11 +235,6 @@ def squared_distances(a: Array, b: Array) -> Array:
     a, b = a - center, b - center
     aa, bb = (np.einsum("...d,...d->...", each, each) for each in (a, b))
     distances: Array = np.maximum(aa[..., None] - 2 * a @ b.T + bb, 0)
-    if not np.isfinite(distances.sum()):
-        raise InputError(
-            f"distances between rows are not finite in {distances.dtype}: they are so large that their "
-            "squares overflow; rescale X, or give float64"
-        )
     return distances
 
 

@@ -18,7 +18,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 from scipy.special import expit, softmax
 
-from semishot.estimator.neighbours import TINY, Near, NeighbourGraph, arriving, find_near
+from semishot.estimator.neighbours import TINY, Near, NeighbourGraph, arriving
 from semishot.estimator.spaces import Array, evenly_spaced, unit
 
 SCALE, KMEANS_STEPS, OSLO_STEPS = 12.0, 5, 2
@@ -57,9 +57,6 @@ class Reference(Struct, frozen=True):
     labels: Array  # (S, N), weights; zeros for named strangers
     by_direction: Array  # (N, D), prototypes before centering, unit length
     names: Array  # (N, D), unit length, zeros for a class without a name
-
-    def near(self, x: Array) -> Near:
-        return find_near(x, self.rows, self.same)
 
     def statistics(self, x: Array, directions: Array, near: Near) -> Statistics:
         """Rows (C, D), their directions before centering (C, D) and their neighbours -> numbers."""
@@ -121,14 +118,7 @@ class Known:
 
     graph: NeighbourGraph
     support: Support
-    names: Array | None = (
-        None  # (N, D), unit length: what the classes are called; zeros for no name
-    )
-
-    @property
-    def classes(self) -> int:
-        count: int = self.support.labels.shape[1]
-        return count
+    names: Array | None = None  # (N, D), unit length: of the classes; zeros for no name
 
     @cached_property
     def group(self) -> Array:
@@ -227,9 +217,9 @@ class Known:
             sums = given + (weights.T.astype(rows.dtype) @ rows)
             return sums / count[:, None] if isinstance(count, np.ndarray) else unit(sums)
 
-        none = np.zeros((len(rows), self.classes))
+        none = np.zeros((len(rows), len(given)))
         labels = np.maximum(self.support.labels.sum(0), 1.0)  # (N,)
-        shares, prototypes, by_oslo = np.full(none.shape, 1 / self.classes), unit(given), none
+        shares, prototypes, by_oslo = np.full(none.shape, 1 / len(given)), unit(given), none
         for _ in range(OSLO_STEPS):
             cosines = rows @ prototypes.T.astype(rows.dtype)  # (L, N)
             member = expit((shares * cosines).sum(1, keepdims=True) / 0.05)

@@ -10,9 +10,9 @@ import numpy as np
 
 from semishot.estimator.classifier import PrototypeClassifier
 from semishot.estimator.labels import UNLABELED
-from semishot.estimator.models import PrototypeModel, RuleModel
 from semishot.estimator.neighbours import EDGE_POWER, NEIGHBOURS, TINY, WALKS
-from semishot.estimator.rule import SMALLEST_SPREAD, learned_rule
+from semishot.estimator.prototype_rule import PrototypeModel
+from semishot.estimator.rule import SMALLEST_SPREAD, RuleModel, learned_rule
 from semishot.estimator.spaces import Array, Normalized, Space
 from semishot.estimator.statistics import NO_NAMED_STRANGER, SMALLEST, Reference
 from semishot.sorter.encoders.graph_builder import TYPES, OnnxGraph, Shape
@@ -28,8 +28,8 @@ def output_types(classifier: PrototypeClassifier) -> dict[str, tuple[str, Shape]
 
 def draw_classifier(graph: OnnxGraph, classifier: PrototypeClassifier, features: str) -> None:
     """Add the nodes from features (B, D) to `OUTPUTS`."""
-    model, nodes = classifier.model_, Nodes(graph)
-    rule = model.rule if isinstance(model, PrototypeModel) else model
+    model, nodes = classifier.fitted_.learned.model, Nodes(graph)
+    rule = classifier.fitted_.learned.rule
     logits, log_odds = nodes.rule(rule, features)  # (B, N), (B,)
     if isinstance(model, PrototypeModel):
         rows = nodes.directions(model.space, features)

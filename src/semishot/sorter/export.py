@@ -17,7 +17,6 @@ from numpy.typing import NDArray
 from semishot import __version__
 from semishot.errors import InputError
 from semishot.estimator.classifier import PrototypeClassifier
-from semishot.estimator.models import PrototypeModel
 from semishot.sorter.classifier_graph import OUTPUTS, draw_classifier, output_types
 from semishot.sorter.encoders.graph_builder import OnnxGraph, Shape
 from semishot.sorter.encoders.image_encoder import ImageEncoder
@@ -110,8 +109,8 @@ def about(classifier: PrototypeClassifier, encoder: ImageEncoder | None) -> dict
 def feature_trials(classifier: PrototypeClassifier) -> NDArray[np.float32]:
     """Features near what the classifier compares with, at growing distances from it, and mixtures. Far from
     all of it, neighbours are equally near, and which of them count is rounding."""
-    rng, model = np.random.default_rng(0), classifier.model_
-    rule = model.rule if isinstance(model, PrototypeModel) else model
+    rng = np.random.default_rng(0)
+    rule = classifier.fitted_.learned.rule
     space = rule.space
     landmarks = space.pivots * space.width
     if space.by_cosine > 0:

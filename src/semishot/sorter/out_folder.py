@@ -52,7 +52,7 @@ def check_saved_model(folder: Path) -> None:
 
 def write_saved_model(out: Path, encoder: "ImageEncoder | None", classifier: "FittedModel") -> None:
     """OUT/model, for `semishot predict` and `export`."""
-    from semishot.estimator.saved_model import write_model
+    from semishot.estimator.fitted_model import write_model
     from semishot.sorter.encoders.image_encoder import save_encoder
 
     check_saved_model(out / SAVED_MODEL)

@@ -30,7 +30,7 @@ def saved_folder(given: Path) -> Path:
 
 def read_saved_model(folder: Path) -> "tuple[FittedModel, ImageEncoder | None]":
     """Open the model that `semishot classify` left in OUT/model, given that folder or OUT."""
-    from semishot.estimator.saved_model import read_model
+    from semishot.estimator.fitted_model import read_model
 
     folder = saved_folder(folder)
     encoder = load_encoder(folder)
