@@ -3,10 +3,11 @@
     python benchmarks/label_actions.py FEATURES.npz [--piles 3]
 
 FEATURES.npz holds `x`, features of images, and `y`, their classes. Half of the classes, drawn at random,
-have a name; all images of the others are strangers. The person begins without a label. Each row of kinds is
-named by one action, after one click on each of the images shown that does not belong; rows without a
-majority are passed over. Then what is worth asking is looked at: one action for each wrong guess, and one
-that accepts the others. Right is what is decided right, confirmed or guessed.
+have a name; all images of the others are strangers. The person begins without a label. A row of kinds of
+which three quarters have one name takes one action, and one for each other image, which is clicked
+away. When no such row is left, one action puts all rows with the strangers, after one for each row in which
+something else was clicked away or which was skipped. Then what is worth asking is looked at: one action for
+each wrong guess, and one that accepts the others. Right is what is decided right, confirmed or guessed.
 """
 
 import argparse
@@ -24,6 +25,7 @@ from semishot.sorter.label_events import NONE, LabelState, change_of
 
 Array = NDArray[Any]
 TARGETS = (0.95, 0.98)
+CLEAR = 0.75
 
 
 class Features:
@@ -92,19 +94,30 @@ class Person:
         return found
 
     def name_kinds(self) -> None:
-        passed: set[int] = set()
-        while True:
-            rows = [own[:TYPICAL] for own in self.pile.find_kinds(self.predicted)]
-            rows = [own for own in rows if not passed & {*own}]
-            if not rows:
-                return
-            own = self.by_class(rows[0])
-            true = max(own, key=lambda one: len(own[one]))
-            if 2 * len(own[true]) <= len(rows[0]):
-                passed |= {*rows[0]}
-                continue
-            self.actions += 1 + len(rows[0]) - len(own[true])
-            self.answer({true: own[true]})
+        """Rows of classes with a name, one by one; then the other rows are strangers at once."""
+        skipped: set[int] = set()
+        while rows := [own[:TYPICAL] for own in self.pile.find_kinds(self.predicted)]:
+            rows = [own for own in rows if not skipped & {*own}]
+            by_class = [self.by_class(own) for own in rows]
+            largest = [max(own, key=lambda true: len(own[true])) for own in by_class]
+            for own, true, row in zip(by_class, largest, rows, strict=True):
+                if true >= 0 and len(own[true]) >= CLEAR * len(row):
+                    self.actions += 1 + len(row) - len(own[true])
+                    self.answer({true: own[true]})
+                    break
+            else:
+                strangers = []
+                for own, row in zip(by_class, rows, strict=True):
+                    others = len(row) - len(own.get(-1, []))
+                    self.actions += min(others, 1)
+                    if others < 2:
+                        strangers += own.get(-1, [])
+                    if others:
+                        skipped |= {*row}
+                if not strangers:
+                    return
+                self.actions += 1
+                self.answer({-1: strangers})
 
     def answer_questions(self) -> None:
         while len(self.reached) < len(TARGETS) and self.predicted.asked:

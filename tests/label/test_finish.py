@@ -122,7 +122,7 @@ def test_a_sorted_pile_is_still_there_when_it_is_opened_again(asked_own):
         client.json("/apply", {"how": "move", "which": "confirmed"})
     with serving(asked_own) as (_, client):
         state = client.until(lambda state: state["rows"] == 48)
-        assert set(state["flags"]) == {0}
+        assert set(state["copies"]) == {1}
         assert client.ask(f"/large/{names['circle-0.png']}")[0] == 200
 
 

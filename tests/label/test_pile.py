@@ -19,15 +19,14 @@ def test_files_that_vanish_or_change_are_shown_as_such(asked_own):
         save(draw("cross", 78), pile / "new.png")
         running.session.reader.look_again.set()
         state = client.until(lambda state: state["rows"] == 14)
-        flags = dict(zip(state["image"], state["flags"], strict=True))
-        assert flags[names["dots-0.png"]] == 1
-        assert flags[names["dots-1.png"]] == 1
-        assert sorted(flags.values()) == [0] * 11 + [1, 1, 2]
+        files = dict(zip(state["image"], state["copies"], strict=True))
+        gone = {image for image, count in files.items() if count == 0}
+        assert gone == {names["dots-0.png"], names["dots-1.png"]}
         client.say(kind="new", name="dots", images=[names["dots-0.png"]])
     with serving(asked) as (_, client):
         state = client.until(lambda state: state["rows"] == 13)  # of dots-1 only the new content
-        flags = dict(zip(state["image"], state["flags"], strict=True))
-        assert flags[names["dots-0.png"]] == 1
+        files = dict(zip(state["image"], state["copies"], strict=True))
+        assert files[names["dots-0.png"]] == 0
 
 
 def test_a_file_that_cannot_be_read_does_not_stop_the_others(drawings, cache, tmp_path):

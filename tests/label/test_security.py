@@ -203,7 +203,7 @@ def test_a_file_that_was_replaced_by_another_is_not_served(asked_own, tmp_path):
         (pile / "dots-0.png").unlink()
         (pile / "dots-0.png").symlink_to(tmp_path / "secret.png")
         status, _, content = client.ask(f"/large/{image}")
-        assert (status, json.loads(content)["problem"]) == (404, "its file has changed")
+        assert (status, json.loads(content)["problem"]) == (400, "its file has changed")
 
 
 def test_large_bodies_are_refused_whether_they_say_so_or_not(opened):

@@ -60,7 +60,7 @@ class Client:
         rows, at = found["rows"], 4 + length
         found["classes"] = [[number, name] for number, name, slot in found["classes"]]
         columns = ["I image", "I group", "h said", "h guess", "H sure", "H stranger"]
-        for code, name in (column.split() for column in [*columns, "B flags", "B copies"]):
+        for code, name in (column.split() for column in [*columns, "B copies"]):
             found[name] = list(struct.unpack_from(f"<{rows}{code}", content, at))
             at += -(-rows * struct.calcsize(code) // 8) * 8
         return found

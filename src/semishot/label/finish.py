@@ -13,7 +13,6 @@ import numpy as np
 
 from semishot import __version__
 from semishot.errors import InputError
-from semishot.label.pile import GIVEN
 from semishot.label.session import LabelingSession
 from semishot.sorter.label_events import ConflictError
 from semishot.sorter.listing import STRANGER
@@ -82,8 +81,8 @@ def decided_files(session: LabelingSession, which: Which) -> list[DecidedFile]:
             chance = stranger if label == STRANGER else float(predictions.sure[row])
             if confirmed[row]:
                 source, chance, stranger = "confirmed", 1.0, float(label == STRANGER)
-            digest, given = known.digest_of[image], bool(known.flags(image) & GIVEN)
-            for file in known.files.get(image, ()):
+            digest, given = known.digest_of[image], image in known.given
+            for file in known.present(image):
                 files.append(DecidedFile(file, label, chance, stranger, source, digest, given))
     return sorted(files)
 

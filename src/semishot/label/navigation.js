@@ -28,6 +28,13 @@ export function ofKind(page, key) {
   return section ? section.rows.slice(0, section.shown).map((row) => page.state.image[row]).filter((image) => !page.crossed.has(image)) : [];
 }
 
+/** Click away all of a row of kinds, or none of it any more. */
+export function skipRow(page, key) {
+  const { grid, state, crossed } = page, change = ofKind(page, key).length ? "add" : "delete";
+  for (const row of grid.section(key).rows) crossed[change](state.image[row]);
+  repaintAll(page);
+}
+
 /** Images of the audit, and what was decided of them, that have not been judged. */
 export function toJudge({ state, judged }) {
   return state.audit.waiting.filter(([image]) => !judged.has(image) && !state.isConfirmed(state.rowOf.get(image)));

@@ -7,7 +7,7 @@ import { finishDialog } from "/finish.js";
 import { Grid } from "/grid.js";
 import { auditView, largeView } from "/large_view.js";
 import { mapView } from "/map.js";
-import { back, focusTiles, go, listenToKeys, listenToPointer, ofKind, watchHeld } from "/navigation.js";
+import { back, focusTiles, go, listenToKeys, listenToPointer, ofKind, skipRow, watchHeld } from "/navigation.js";
 import { fileNames, outboxOf, serverOf } from "/server.js";
 import { cutoffAt, draw, drawHead, paint } from "/views.js";
 
@@ -62,11 +62,12 @@ listenToKeys(page);
 listenToPointer(page);
 addEventListener("popstate", (event) => back(page, event));
 document.addEventListener("click", (event) => {
-  const pressed = event.target.closest("button"), { view, edit, accept, name, none } = pressed?.dataset || {};
+  const pressed = event.target.closest("button"), { view, edit, accept, name, none, skip } = pressed?.dataset || {};
   if (view === "new") page.dialogs.newClass([...page.selected]);
   else if (view) { go(page, view); focusTiles(page); }
   else if (name) page.dialogs.newClass(page.selected.size ? [...page.selected] : ofKind(page, name));
   else if (none) answer(page, 0, page.selected.size ? [...page.selected] : ofKind(page, none));
+  else if (skip) skipRow(page, skip);
   else if (accept) acceptSection(page, accept);
   else if (edit) page.dialogs.edit(Number(edit));
   else if (pressed?.closest("#answers")) { press(pressed, page); focusTiles(page); }

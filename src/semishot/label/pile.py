@@ -29,8 +29,6 @@ from semishot.system.progress import Meter, Seconds
 if TYPE_CHECKING:  # what encodes is imported when there is an image to encode
     from semishot.sorter.encoders.image_encoder import ImageEncoder
 
-MISSING, CHANGED, GIVEN = 1, 2, 4
-"""Flags of an image: no file of it is left; its file had another content before; it is in --labeled."""
 ROOM = 1024
 """Rows to spare, for files that come while a person labels."""
 ADDED_AT_ONCE, SECONDS_BETWEEN = 64, 0.5
@@ -96,12 +94,10 @@ class PileImages:
         """(P or more, S), by which near copies are found."""
         self.digest_of: dict[int, bytes] = store.digests()
         self.files: dict[int, list[str]] = {}
-        """Image -> its files that exist."""
-        self.lost: dict[int, list[str]] = {}
-        """Image -> its files that are gone or hold something else now."""
+        """Image -> its files, those included that are gone."""
+        self.gone: set[str] = set()
         self.moved: dict[str, Path] = {}
         """File -> where it is, if a sorting has moved it."""
-        self.changed: set[int] = set()
         self.given: dict[int, str] = {}
         """Image -> its label in --labeled."""
         self.names: dict[str, NDArray[np.float32]] = {}
@@ -112,13 +108,17 @@ class PileImages:
     def path_of(self, image: int) -> Path | None:
         """A file of this image that exists, as far as is known."""
         with self.lock:
-            names = self.files.get(image)
+            names = self.present(image)
             return self.moved.get(names[0], Path(names[0])) if names else None
+
+    def present(self, image: int) -> list[str]:
+        """The files of an image that exist. The caller holds the lock."""
+        return [name for name in self.files.get(image, ()) if name not in self.gone]
 
     def names_of(self, image: int) -> list[str]:
         """The files of an image, relative to the pile where they lie in it, those that are gone last."""
         with self.lock:
-            names = [*self.files.get(image, ()), *self.lost.get(image, ())]
+            names = sorted(self.files.get(image, ()), key=self.gone.__contains__)
         return [self.shown(name) for name in names]
 
     def shown(self, name: str) -> str:
@@ -127,19 +127,10 @@ class PileImages:
                 return Path(name).relative_to(folder).as_posix()
         return name
 
-    def flags(self, image: int) -> int:
-        """MISSING, CHANGED and GIVEN of an image. The caller holds the lock."""
-        missing = MISSING if not self.files.get(image) else 0
-        changed = CHANGED if image in self.changed else 0
-        return missing | changed | (GIVEN if image in self.given else 0)
-
     def find(self, wanted: "ImageFilter") -> list[int]:
         """Images with a file that fits."""
         with self.lock:
-            names = {
-                image: [*self.files.get(image, ()), *self.lost.get(image, ())]
-                for image in self.images
-            }
+            names = {image: [*self.files.get(image, ())] for image in self.images}
         return [i for i, own in names.items() if any(self._fits(name, wanted) for name in own)]
 
     def _fits(self, name: str, wanted: "ImageFilter") -> bool:
@@ -156,7 +147,7 @@ class PileImages:
     def folders(self) -> list[tuple[str, int]]:
         """Folders of the pile that hold files, and how many."""
         with self.lock:
-            names = [name for own in self.files.values() for name in own]
+            names = [name for image in self.files for name in self.present(image)]
         parents = Counter(PurePath(self.shown(name)).parent.as_posix() for name in names)
         return sorted(("" if folder == "." else folder, n) for folder, n in parents.items())
 
@@ -188,13 +179,10 @@ class PileImages:
         name, before = item.shown, self.store.files.get(item.shown)
         with self.lock:
             self.stamp += 1
-            if before is not None and before.image != image:
-                self.changed.add(image)
-                self._lose(name, before.image)
-            if name in self.lost.get(image, ()):
-                self.lost[image].remove(name)
-            if name not in self.files.setdefault(image, []):
-                self.files[image].append(name)
+            if before is not None and name in self.files.get(before.image, ()):
+                self.files[before.image].remove(name)  # it may hold something else now
+            self.gone.discard(name)
+            self.files.setdefault(image, []).append(name)
             if item.label is not None:
                 self.given[image] = item.label
 
@@ -203,14 +191,10 @@ class PileImages:
         with self.lock:
             self.stamp += 1
             for name in names:
-                if seen := self.store.files.get(name):
-                    self._lose(name, seen.image)
-
-    def _lose(self, name: str, image: int) -> None:
-        if name in self.files.get(image, ()):
-            self.files[image].remove(name)
-        if name not in self.lost.setdefault(image, []):
-            self.lost[image].append(name)
+                seen = self.store.files.get(name)
+                if seen and name not in self.files.setdefault(seen.image, []):
+                    self.files[seen.image].append(name)
+                self.gone.add(name)
 
     def given_labels(self) -> dict[bytes, str]:
         """What --labeled says of the content of its files."""
@@ -344,7 +328,8 @@ class PileReader:
         """Rows for files that were not seen before, or not like this: known ones first, then by reading."""
         self._show(ReadingProgress("listing", 0, len(items), 0.0))
         encoder, cache = self._open()
-        elsewhere = {*self.images.lost, *self.store.state.answers}  # their files may be gone
+        known_rows = self.images.row_of.keys()
+        elsewhere = {*self.images.files, *self.store.state.answers} - known_rows  # without a file
         self.images.make_room(len(items) + len(elsewhere), encoder.features)
         known, unread = [], list[Item]()
         for item in items:

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from semishot.label.near_copies import near_copies
-from semishot.label.pile import MISSING, PileImages
+from semishot.label.pile import PileImages
 from semishot.sorter.boxes import bursts
 from semishot.sorter.label_events import NONE, LabelState
 
@@ -44,7 +44,6 @@ COLUMNS = {
     "guesses": "<i2",
     "sure": "<u2",
     "stranger": "<u2",
-    "flags": "u1",
     "copies": "u1",
 }
 """What the page is sent of each image; `sure` and `stranger` are of STEPS."""
@@ -127,9 +126,8 @@ class PredictedPile:
         self.known = known
         self.pile: LabeledPile | None = None
         self.images: Array = np.empty(0, np.int64)
-        self.flags: Array = np.empty(0, np.uint8)
         self.copies: Array = np.empty(0, np.uint8)
-        """(P,), how many files hold the same image."""
+        """(P,), how many files hold the same image; none if they are gone."""
         self.seen_stamp = -1
         self.groups: Array = np.empty(0, np.int64)
         """(P,), the first row of its near copies."""
@@ -167,16 +165,14 @@ class PredictedPile:
         return groups
 
     def look_at_files(self) -> None:
-        """Flags and copies of each row, if they may differ from before."""
+        """The copies of each row, if they may differ from before."""
         known, count = self.known, self.count
         if known.stamp == self.seen_stamp and len(self.images) == count:
             return
         with known.lock:
             self.seen_stamp, images = known.stamp, known.images[:count]
-            flags = [known.flags(image) for image in images]
-            copies = [min(255, len(known.files.get(image, ()))) for image in images]
-        self.images = np.array(images, np.int64)
-        self.flags, self.copies = np.array(flags, np.uint8), np.array(copies, np.uint8)
+            copies = [min(255, len(known.present(image))) for image in images]
+        self.images, self.copies = np.array(images, np.int64), np.array(copies, np.uint8)
 
     def predict(self, state: LabelState, event: int, version: int) -> Predictions:
         """Learn from the answers as they were after this event."""
@@ -198,8 +194,7 @@ class PredictedPile:
         kinds = [own for own, rows in pairs if (answers[rows] == -1).all()]
         basis = no_predictions(version, event, state, images)
         basis = replace(basis, answers=answers, groups=groups, kinds=kinds)
-        present = (self.flags & MISSING) == 0
-        may_be_asked = (answers == -1) & (groups == images) & present
+        may_be_asked = (answers == -1) & (groups == images) & (self.copies > 0)
         named = [index[number] for number in self.names if number in index]
         used = np.unique([*answers[answers >= 0], *named]).astype(np.int64)
         if not len(used) or self.pile is None:
@@ -326,7 +321,6 @@ class PredictedPile:
             **{name: getattr(predictions, name) for name in list(COLUMNS)[:4]},
             "sure": np.round(predictions.sure * STEPS),
             "stranger": np.round(predictions.stranger * STEPS),
-            "flags": self.flags,
             "copies": self.copies,
         }
         parts = [struct.pack("<I", len(header)), header]

@@ -10,6 +10,7 @@ from typing import Annotated, Any, TypeVar
 import msgspec
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
+from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
@@ -39,7 +40,7 @@ PAGE = {
 }
 MOST_BODY = 8 * 2**20
 """Bytes of a request: 100,000 images in one answer take one."""
-MOST_NAMED, MOST_SKIPPED, MOST_PROBLEMS = 8, 2000, 200
+MOST_SKIPPED, MOST_PROBLEMS = 2000, 200
 PICTURES_AT_ONCE = 2
 PATIENCE = 1.0
 """Seconds to wait for new predictions; then the page asks again."""
@@ -72,17 +73,7 @@ class SortingChoice(msgspec.Struct):
     """Of the plan that a person has seen."""
 
 
-class UnknownError(Exception):
-    """No such image or table."""
-
-
-class TooLargeError(Exception):
-    """A body that has more bytes than its limit."""
-
-
 STATUS: dict[type[Exception], int] = {
-    UnknownError: 404,
-    TooLargeError: 413,
     LostDatabaseError: 507,
     sqlite3.Error: 507,
     ConflictError: 409,
@@ -96,13 +87,7 @@ STATUS: dict[type[Exception], int] = {
 async def refuse(request: Request, error: Exception) -> Response:
     """A status, and a line that the page shows."""
     status = next(STATUS[kind] for kind in STATUS if isinstance(error, kind))
-    if status == 400 and request.method == "GET" and "image" in request.path_params:
-        status = 404
-    if isinstance(error, UnknownError):
-        problem = "not found"
-    elif isinstance(error, TooLargeError):
-        problem = "the request is too large"
-    elif isinstance(error, sqlite3.Error):
+    if isinstance(error, sqlite3.Error):
         problem = f"The answer cannot be written ({error})"
     else:
         problem = str(error if isinstance(error, InputError) else error.args[-1])
@@ -176,7 +161,7 @@ class Pages:
         """An image of this pile, and the digest of its content."""
         image = request.path_params["image"]
         if not self.session.is_known(image):
-            raise UnknownError
+            raise HTTPException(404)
         return image, self.images.digest_of[image]
 
     def picture(self, request: Request) -> Response:
@@ -198,13 +183,12 @@ class Pages:
         if predictions.probabilities is not None and row < len(predictions.probabilities):
             pairs = zip(predictions.classes, predictions.probabilities[row].tolist(), strict=True)
             shares = sorted(([n, round(p, 4)] for n, p in pairs), key=lambda pair: -pair[1])[:6]
-        excluded = sorted(self.session.store.state.excluded.get(image, ()))
-        return _json({"files": self.images.names_of(image), "shares": shares, "not": excluded})
+        return _json({"files": self.images.names_of(image), "shares": shares})
 
     def find(self, request: Request) -> Response:
-        """The images that fit, and the names of the first."""
-        images = self.images.find(from_json(ImageFilter, dict(request.query_params), "the request"))
-        return _json({"images": images, "names": self.names(NamesRequest(images[:MOST_NAMED]))})
+        """The images that fit."""
+        wanted = from_json(ImageFilter, dict(request.query_params), "the request")
+        return _json({"images": self.images.find(wanted)})
 
     def files(self, request: Request) -> Response:
         """The folders of the pile, and the files that are skipped."""
@@ -237,7 +221,7 @@ class Pages:
         """A table, written to OUT and handed to the browser."""
         name = request.path_params["name"]
         if name not in finish.TABLES:
-            raise UnknownError
+            raise HTTPException(404)
         content = finish.write_table(self.session, name, _choice(request).which)
         headers = {"content-disposition": f'attachment; filename="{name}"'}
         kind = "application/json" if name.endswith(".json") else "text/csv; charset=utf-8"
@@ -262,12 +246,12 @@ def posted(path: str, kind: type[T], work: Callable[[T], Any]) -> Route:
         if request.headers.get("content-type", "").partition(";")[0] != "application/json":
             raise InputError("the request must be JSON")
         if int(request.headers.get("content-length", 0)) > MOST_BODY:
-            raise TooLargeError
+            raise HTTPException(413)
         body = bytearray()
         async for chunk in request.stream():
             body += chunk
             if len(body) > MOST_BODY:
-                raise TooLargeError
+                raise HTTPException(413)
         return _json(await run_in_threadpool(work, decode(kind, bytes(body), "the request")))
 
     return Route(path, endpoint, methods=["POST"])

@@ -1,7 +1,6 @@
 // What the server says of every image, in columns; and what the page makes of it: which image is shown where.
 
 export const NONE = -2, UNKNOWN = -1;
-export const MISSING = 1, CHANGED = 2;
 export const STEPS = 65535; // probabilities are whole numbers of 1 / STEPS
 
 export class State {
@@ -20,7 +19,6 @@ export class State {
     this.guess = column(Int16Array);
     this.sure = column(Uint16Array);
     this.stranger = column(Uint16Array);
-    this.flags = column(Uint8Array);
     this.copies = column(Uint8Array);
     this.rowOf = new Map();
     this.stack = new Map();
@@ -82,7 +80,7 @@ export class State {
   /** Rows of each class, the surest guess first; `least` turns that round. And how many are likely sorted wrong. */
   arrange(least = false) {
     const empty = () => ({ guessed: [], confirmed: [], files: 0, confirmedFiles: 0 });
-    const classes = this.classes.map(empty), none = empty(), unknown = empty(), odd = [], chances = new Uint16Array(this.rows);
+    const classes = this.classes.map(empty), none = empty(), unknown = empty(), missing = [], chances = new Uint16Array(this.rows);
     const partOf = (index) => (index === NONE ? none : index === UNKNOWN ? unknown : classes[index]);
     let wrong = 0;
     for (let row = 0; row < this.rows; row++) {
@@ -91,14 +89,14 @@ export class State {
       wrong += 1 - chances[row] / STEPS;
       part.files++;
       if (confirmed) part.confirmedFiles++;
-      if (this.flags[row] & (MISSING | CHANGED)) odd.push(row);
+      if (!this.copies[row]) missing.push(row);
       if (this.hasTile(row)) (confirmed ? part.confirmed : part.guessed).push(row);
     }
     const sign = least ? 1 : -1;
     for (const part of [...classes, none]) part.guessed.sort((a, b) => sign * (chances[a] - chances[b]) || a - b);
     const doubtful = this.rowsOf(this.doubtful.map(([image]) => image));
     const asked = this.rowsOf(this.asked).filter((row) => !this.isConfirmed(row));
-    return { classes, none, unknown, odd, doubtful, asked, wrong };
+    return { classes, none, unknown, missing, doubtful, asked, wrong };
   }
 
   rowsOf(images) {

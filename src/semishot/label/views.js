@@ -3,7 +3,7 @@
 import { drawBar } from "/answers.js";
 import { $, badge, button, colorOf, counted, element, keyOf, number, percent, shape } from "/dom.js";
 import { currentImage, settleCursor } from "/navigation.js";
-import { CHANGED, MISSING, NONE, STEPS, UNKNOWN } from "/state.js";
+import { NONE, STEPS, UNKNOWN } from "/state.js";
 
 const touch = matchMedia("(pointer: coarse)").matches;
 const LINES = 2, BINS = 56, ODDS = 6, PLAIN = 0.9, LIKELY = 0.98, CERTAIN = 0.95, TYPICAL = 8;
@@ -72,7 +72,7 @@ function drawLikely({ state, arranged }) {
 /* The list at the side */
 
 export function viewsOf({ state, arranged, view }) {
-  const begun = state.classes.length > 0, { asked, none, unknown, doubtful, odd } = arranged;
+  const begun = state.classes.length > 0, { asked, none, unknown, doubtful, missing } = arranged;
   const kinds = { id: "kinds", name: begun ? "More kinds" : "Kinds", sign: "⁘", count: state.kinds.length }, map = { id: "map", name: "Map", sign: "∴" };
   const list = begun ? [{ id: "all", name: "Overview", sign: "≡" }, ...(state.kinds.length || view === "kinds" ? [kinds] : []), { id: "ask", name: "Worth asking", sign: "?", count: asked.length }, map] : [kinds, { id: "all", name: "All images", sign: "≡" }, map];
   list.push({ heading: "Classes" });
@@ -82,7 +82,7 @@ export function viewsOf({ state, arranged, view }) {
   const more = [];
   if (unknown.files) more.push({ id: "unknown", name: "Not sorted yet", count: unknown.files });
   if (doubtful.length) more.push({ id: "doubtful", name: "Labels to check", count: doubtful.length });
-  if (odd.length) more.push({ id: "odd", name: "Missing or changed", count: odd.length });
+  if (missing.length) more.push({ id: "missing", name: "Missing files", count: missing.length });
   if (state.skipped) more.push({ id: "skipped", name: "Skipped files", count: state.skipped });
   return more.length ? [...list, { heading: "More" }, ...more] : list;
 }
@@ -184,7 +184,7 @@ function allSections(page) {
     ].map((section) => (section.part ? { ...section, key: section.id, to: section.id, limit: LINES, rows: mixed(section.part) } : section))
       .filter((section) => section.rows.length || section.part);
   }
-  const rows = { ask: asked, unknown: unknown.guessed, doubtful: arranged.doubtful, odd: arranged.odd, skipped: [] }[view];
+  const rows = { ask: asked, unknown: unknown.guessed, doubtful: arranged.doubtful, missing: arranged.missing, skipped: [] }[view];
   if (rows) return [{ key: view, rows, title: "" }];
   const part = view === "none" ? none : arranged.classes[classShown(state, view)];
   if (!part) return [];
@@ -223,7 +223,7 @@ function headingOf(page) {
   if (view === "ask") return ["Worth asking", !arranged.asked.length ? "Nothing more to ask: the guesses are sure." : byTouch("Your answers to these teach most. Select some, then tap their class, Stranger, or Accept if the guess is right.", "Your answers to these teach most. Press a class's key, 0 for a stranger, or Enter if the guess is right.")];
   if (view === "unknown") return ["Not sorted yet", "Nothing is guessed for these so far."];
   if (view === "doubtful") return ["Labels to check", byTouch("The other labels contradict these. Accept takes the suggestion; tapping its own class keeps it as it is.", "The other labels contradict these. Enter takes the suggestion; the key of its own class keeps it as it is.")];
-  if (view === "odd") return ["Missing or changed", "The files of these images are gone, or hold something else than when they were read."];
+  if (view === "missing") return ["Missing files", "The files of these images are gone, or hold something else now. Answers are kept."];
   if (view === "skipped") return ["Skipped files", "These are not part of the pile. Mended files are read within seconds."];
   if (view === "none") return ["Strangers", "Images that belong to none of your classes. A correction here helps most to tell them apart."];
   const part = arranged.classes[classShown(state, view)];
@@ -254,11 +254,11 @@ export function knownOf(state, row) {
 
 /** A guess carries its probability only where that says something: where it is less than sure. */
 export function paint(page, tile, row, section) {
-  const { state, selected, names, cursor } = page, image = state.image[row], flags = state.flags[row];
+  const { state, selected, names, cursor } = page, image = state.image[row], gone = !state.copies[row];
   const { kind, where } = knownOf(state, row), doubt = state.doubts.get(image), toCheck = section.key === "doubtful" && doubt;
   const named = section.index === undefined && !/ (guessed|confirmed)$/.test(section.key);
   const sure = state.chance(row), chance = where === UNKNOWN ? "" : percent(sure);
-  tile.className = `tile ${kind}${flags & MISSING ? " missing" : ""}${state.stack.has(image) ? " stack" : ""}${tile.classList.contains("broken") ? " broken" : ""}`;
+  tile.className = `tile ${kind}${gone ? " missing" : ""}${state.stack.has(image) ? " stack" : ""}${tile.classList.contains("broken") ? " broken" : ""}`;
   tile.style.setProperty("--color", colorOf(state, where));
   const short = where === UNKNOWN ? "" : state.className(where);
   const name = named && short ? [element("b", "", short)] : [], parts = [], share = sure < PLAIN * STEPS ? [element("b", "chance", chance)] : [];
@@ -270,14 +270,14 @@ export function paint(page, tile, row, section) {
   tile.mark.classList.toggle("two", Boolean(toCheck));
   tile.mark.hidden = !parts.length || (page.view.startsWith("kind") && kind !== "confirmed");
   const copies = (state.stack.get(image) || 1) - 1 + state.copies[row] - 1;
-  tile.more.textContent = flags & MISSING ? "gone" : flags & CHANGED ? "changed" : copies > 0 ? `+${copies}` : "";
+  tile.more.textContent = gone ? "gone" : copies > 0 ? `+${copies}` : "";
   tile.setAttribute("aria-selected", selected.has(image));
   const here = cursor.section === tile.section && cursor.index === tile.index;
   tile.classList.toggle("cursor", here);
   tile.classList.toggle("crossed", page.view === "kinds" && page.crossed.has(image));
   tile.tabIndex = here ? 0 : -1;
   const words = { confirmed: `confirmed ${short}`, ask: `worth asking, guessed ${short} ${chance}`, guess: `guessed ${short} ${chance}`, open: "not sorted" }[kind];
-  const extra = `${flags & MISSING ? ", file is gone" : ""}${flags & CHANGED ? ", file has changed" : ""}${copies > 0 ? `, with ${counted(copies, "copy", "copies")}` : ""}`;
+  const extra = `${gone ? ", file is gone" : ""}${copies > 0 ? `, with ${counted(copies, "copy", "copies")}` : ""}`;
   tile.setAttribute("aria-label", `${names.get(image) || `image ${image}`}, ${words}${extra}`);
   tile.title = names.get(image) || "";
   tile.caption.textContent = tile.title.split("/").at(-1);
@@ -292,9 +292,9 @@ export function drawHead(page, section) {
     if (isClass) parts.push(badge(state, index));
     parts.push(element("h3", "", title), ...(section.name ? [] : [element("span", "count", count)]), element("span", "grow"));
     if (section.name) {
-      const [name, none] = [button("wide", "Name…"), button("quiet wide", "Strangers")];
-      name.dataset.name = none.dataset.none = section.key;
-      parts.push(name, none);
+      const [name, none, skip] = [button("wide", "Name…"), button("quiet wide", "Strangers"), button("quiet wide", "Skip")];
+      name.dataset.name = none.dataset.none = skip.dataset.skip = section.key;
+      parts.push(name, none, skip);
     }
     if (section.to && section.limit && (section.name || section.rows.length > (grid.columns || 1) * section.limit)) {
       const all = button("quiet wide", section.name ? "Open" : "Show all");
