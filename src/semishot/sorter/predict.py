@@ -94,7 +94,6 @@ def _given_features(paths: Sequence[Path], features: int, scratch: Path) -> Rows
                 f"{path} has {array.shape[1]:,} features in a row, the model takes {features:,}"
             )
     parts = [
-        (array, [Item(f"{path.name}:{row}") for row in range(len(array))])
-        for path, array in arrays
+        (array, [Item(f"{path.name}:{row}") for row in range(len(array))]) for path, array in arrays
     ]
     return gathered(parts, scratch / "rows.npy")

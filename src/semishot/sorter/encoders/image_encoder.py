@@ -4,17 +4,16 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from semishot.data.framing import Middle
 from semishot.errors import InputError, printable
 from semishot.sorter.boxes import read_boxes
 from semishot.sorter.encoders.encoder_options import (
     CHOICES,
-    DEFAULT,
     DEFAULT_VIEW,
     DESCRIPTION,
     FEATURES,
     GRAPH,
     HUB,
-    OMNIGLOT,
     ONNX,
     SHORT,
     TRAINED,
@@ -24,13 +23,7 @@ from semishot.sorter.encoders.encoder_options import (
 )
 from semishot.sorter.encoders.networks import ImageEncoder, viewed
 from semishot.sorter.encoders.onnx_file import open_onnx
-from semishot.sorter.encoders.pretrained import (
-    BEST_LITE,
-    LITE,
-    open_lite,
-    open_omniglot,
-    open_run,
-)
+from semishot.sorter.encoders.pretrained import open_packaged, open_run
 from semishot.system.files import write_json
 from semishot.system.structs import read_struct
 
@@ -68,25 +61,29 @@ def open_encoder(
     `photos`, `photos-lite0`, `omniglot`, `onnx:FILE`, `hf:OWNER/NAME` or a short name of one, or the path
     of a run folder or of a file by `semishot pick`; `#2` at the end of a path selects the third run.
     """
+    options = onnx or OnnxOptions()
     if name.startswith(ONNX):
         path = Path(name.removeprefix(ONNX))
-        encoder = open_onnx(f"{ONNX}{printable(path.name)}", path, onnx or OnnxOptions())
-        return viewed(encoder, view or DEFAULT_VIEW)
-    if name.startswith(HUB) or name in SHORT:
+        encoder = open_onnx(f"{ONNX}{printable(path.name)}", path, options)
+    elif name.startswith(HUB) or name in SHORT:
         from semishot.sorter.encoders.hub import open_hub
 
-        return viewed(open_hub(name, onnx or OnnxOptions()), view or DEFAULT_VIEW)
-    if onnx not in (None, OnnxOptions()):
+        encoder = open_hub(name, options)
+    elif options != OnnxOptions():
         raise InputError("--encoder-size and its like are for onnx:FILE and hf:OWNER/NAME")
-    if (photos := BEST_LITE if name == DEFAULT else name) in LITE:
-        return viewed(open_lite(photos), view or DEFAULT_VIEW)
+    else:
+        encoder = open_packaged(name) or _of_run(name)
+    if isinstance(encoder.prepare, Middle):
+        return viewed(encoder, view or DEFAULT_VIEW)
     if view is not None:
         raise InputError("--view is for photographs: photos, photos-lite0, onnx:FILE and hf:")
-    if name == OMNIGLOT:
-        return open_omniglot()
+    return encoder
+
+
+def _of_run(name: str) -> ImageEncoder:
+    """By the path of a run folder or a file in it, with the number of the run behind #."""
     source, _, number = name.partition("#")
-    path = Path(source)
-    path = path / MODEL_FILE if path.is_dir() else path
+    path = Path(source) / MODEL_FILE if Path(source).is_dir() else Path(source)
     if not path.is_file():
         raise InputError(f"no encoder {name!r}: choose {CHOICES}")
     return open_run(name, path, number)
@@ -120,17 +117,15 @@ def load_encoder(folder: Path) -> ImageEncoder | None:
     name = saved.encoder
     if name == FEATURES:
         return None
+    encoder = None
     if saved.onnx is not None:
         encoder = open_onnx(name, folder / GRAPH, saved.onnx)
+    elif name == TRAINED and not (folder / WEIGHTS).is_file():
+        raise InputError(f"no {folder / WEIGHTS}: {AGAIN}")
     elif name == TRAINED:
-        if not (folder / WEIGHTS).is_file():
-            raise InputError(f"no {folder / WEIGHTS}: {AGAIN}")
         encoder = open_run(name, folder / WEIGHTS)
-    elif name == OMNIGLOT:
-        encoder = open_omniglot()
-    elif name in LITE:
-        encoder = open_lite(name)
-    else:
+    encoder = encoder or open_packaged(name)
+    if encoder is None:
         raise InputError(
             f"{path}: encoder must be one of this version's, not {name!r:.80}; {AGAIN}"
         )

@@ -94,84 +94,72 @@ class OnnxFile:
 
     def _take_input(self, inputs: list[Any], wanted: int | None) -> None:
         """Layout, type and shape of the only input."""
-        if len(inputs) != 1:
-            names = ", ".join(value.name for value in inputs)[:120] or "none"
-            raise InputError(
-                f"{self.name} has {len(inputs)} inputs ({names}), not one: export the part that takes images"
-            )
-        self.input, self.type, shape = inputs[0].name, inputs[0].type, inputs[0].shape
-        its = f"{self.name}: its input {self.input!r}"
-        if len(shape) != 4:
-            raise InputError(
-                f"{its} has {len(shape)} axes, not 4: (images, channels, height, width) or (images, height, "
-                "width, channels)"
-            )
-        if self.type != UINT8 and self.type not in FLOATS:
-            raise InputError(f"{its} is {self.type}, not float or uint8")
-        batch, first, second, last = shape
-        if isinstance(first, int) and first not in (1, 3) and last not in (1, 3):
-            raise InputError(f"{its} has no axis of 1 or 3 channels: {shape}")
-        by_name = "channel" in str(last).lower()
-        self.channels_last = first not in (1, 3) and (last in (1, 3) or by_name)
-        self.batch = batch if isinstance(batch, int) else None
-        height, width, channels = (
-            (first, second, last) if self.channels_last else (second, last, first)
+        found = ", ".join(f"{each.name} {each.type} {each.shape}" for each in inputs)[:200]
+        one = inputs[0] if len(inputs) == 1 else None
+        is_image = one is not None and one.type in (UINT8, *FLOATS) and len(one.shape) == 4
+        batch, first, second, last = one.shape if one is not None and is_image else [0] * 4
+        self.channels_last = first not in (1, 3) and (
+            last in (1, 3) or "channel" in str(last).lower()
         )
-        sides = self._side(height, wanted), self._side(width, wanted)
-        self.shape = (*sides, channels if isinstance(channels, int) else 3)
-
-    def _side(self, side: int | str | None, wanted: int | None) -> int:
-        """The height or width: the file's, if it is fixed there."""
-        if not isinstance(side, int):
-            if wanted is None:
-                raise InputError(
-                    f"{self.name} takes images of any size: pass --encoder-size PIXELS"
-                )
-            side = wanted
-        if wanted not in (None, side):
+        channels = last if self.channels_last else first
+        if one is None or not is_image or (isinstance(channels, int) and channels not in (1, 3)):
             raise InputError(
-                f"{self.name} takes images of {side} pixels, not {wanted}: drop --encoder-size"
+                f"{self.name} takes {found or 'nothing'}, not one input of float or uint8 images, (images, "
+                "channels, height, width) or (images, height, width, channels), of 1 or 3 channels"
             )
-        if not 1 <= side <= MOST_SIDE:
-            raise InputError(f"{self.name} takes images of {side:,} pixels, not 1 to {MOST_SIDE}")
-        return side
+        self.input, self.type = one.name, one.type
+        self.batch = batch if isinstance(batch, int) else None
+        sides = (first, second) if self.channels_last else (second, last)
+        height, width = (side if isinstance(side, int) else wanted for side in sides)
+        if height is None or width is None:
+            raise InputError(f"{self.name} takes images of any size: pass --encoder-size PIXELS")
+        if wanted is not None and (height, width) != (wanted, wanted):
+            raise InputError(
+                f"{self.name} takes images of {height} x {width} pixels, not {wanted}: drop --encoder-size"
+            )
+        if not 1 <= min(height, width) <= max(height, width) <= MOST_SIDE:
+            raise InputError(
+                f"{self.name} takes images of {height:,} x {width:,} pixels, not 1 to {MOST_SIDE:,} a side"
+            )
+        self.shape = height, width, channels if isinstance(channels, int) else 3
 
     def _scale(self, options: OnnxOptions) -> tuple[tuple[float, ...], tuple[float, ...]]:
         """Mean and std of each channel on the scale of 0 to 1; empty if the file takes uint8 pixels."""
-        mean, std, channels = options.encoder_mean, options.encoder_std, self.shape[2]
+        given, channels = (options.encoder_mean, options.encoder_std), self.shape[2]
         if self.type == UINT8:
-            if mean or std:
+            if any(given):
                 raise InputError(
                     f"{self.name} takes uint8 pixels: drop --encoder-mean and --encoder-std"
                 )
             return (), ()
-        if (mean is None) != (std is None):
+        if (given[0] is None) != (given[1] is None):
             raise InputError("pass both --encoder-mean and --encoder-std, or neither")
-        if mean is None or std is None:
-            mean, std = IMAGENET if channels == 3 else [(sum(each) / 3,) for each in IMAGENET]
-        mean, std = (values * channels if len(values) == 1 else values for values in (mean, std))
-        for flag, values in (("mean", mean), ("std", std)):
-            if len(values) != channels or min(std) <= 0:
-                raise InputError(
-                    f"--encoder-{flag} must be {channels} numbers, std above 0, not {values}"
-                )
+        usual = IMAGENET if channels == 3 else [(sum(each) / 3,) for each in IMAGENET]
+        mean, std = (
+            one * channels if len(one) == 1 else one
+            for one in (own or default for own, default in zip(given, usual, strict=True))
+        )
+        if not len(mean) == len(std) == channels or min(std) <= 0:
+            raise InputError(
+                f"--encoder-mean and --encoder-std must be {channels} numbers each, std above 0, not {mean} "
+                f"and {std}"
+            )
         return mean, std
 
     def _output(self, outputs: dict[str, Any], wanted: str | None) -> str:
         """The output with the features: by name, the only one, or the only one with two axes."""
-        names, listed = list(outputs), ", ".join(outputs)[:200]
-        if wanted is not None and wanted not in outputs:
-            raise InputError(f"{self.name} has no output {wanted!r:.80}, but {listed}")
-        pooled = [each for each in POOLED if each in outputs][:1]
-        flat = [each for each, value in outputs.items() if len(value.shape or ()) == 2]
-        choices = [wanted] if wanted else names if len(names) == 1 else pooled or flat
+        floats = [name for name, value in outputs.items() if value.type in FLOATS]
+        pooled = [name for name in POOLED if name in floats][:1]
+        flat = [name for name in floats if len(outputs[name].shape or ()) == 2]
+        choices = floats if len(outputs) == 1 else pooled or flat
+        if wanted is not None:
+            choices = [name for name in floats if name == wanted]
         if len(choices) != 1:
+            listed = ", ".join(f"{name} {value.type}" for name, value in outputs.items())[:200]
             raise InputError(
-                f"{self.name} has {len(names)} outputs: name the one with the features, "
-                f"--encoder-output {listed}"
+                f"{self.name} has the outputs {listed}: name the one with the features, of a float type, by "
+                "--encoder-output"
             )
-        if (kind := outputs[choices[0]].type) not in FLOATS:
-            raise InputError(f"{self.name}: its output {choices[0]!r} is {kind}, not float")
         return choices[0]
 
     def _tried(self, session: Any) -> int:

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from semishot.data.framing import Framing, Middle, framing_from_json, to_json
 from semishot.errors import InputError
-from semishot.sorter.encoders.encoder_options import CHOICES, OMNIGLOT, TRAINED, WEIGHTS
+from semishot.sorter.encoders.encoder_options import CHOICES, DEFAULT, OMNIGLOT, TRAINED, WEIGHTS
 from semishot.sorter.encoders.graph_builder import TYPES, OnnxGraph
 from semishot.sorter.encoders.networks import ImageEncoder, loader
 from semishot.system.files import PACKAGE, read_regular, reading
@@ -63,8 +63,14 @@ def drawn(
     return ImageEncoder(name, framing, features, identity, load, from_images, **more)
 
 
-def open_lite(name: str) -> ImageEncoder:
-    """`photos-lite0` or `photos-lite2`."""
+def open_packaged(name: str) -> ImageEncoder | None:
+    """`photos`, `photos-lite0`, `photos-lite2` or `omniglot`, whose weights come with packages."""
+    if name == OMNIGLOT:
+        encoder = open_run(name, PACKAGE / "pretrained/omniglot.safetensors")
+        return replace(encoder, save=lambda folder: {})
+    name = BEST_LITE if name == DEFAULT else name
+    if name not in LITE:
+        return None
     path, side = lite_file(name), SIDES[name]
     content = read_regular(path, MOST_BYTES)
 
@@ -127,12 +133,6 @@ def draw_lite(graph: OnnxGraph, tensors: Tensors, pixels: str, side: int) -> str
         filters = width
     x = convolution(x, "_conv_head", "_bn1")  # (B, 1280, H / 32, W / 32)
     return graph.add("Flatten", graph.add("GlobalAveragePool", x))
-
-
-def open_omniglot() -> ImageEncoder:
-    """The run that comes with the package."""
-    encoder = open_run(OMNIGLOT, PACKAGE / "pretrained/omniglot.safetensors")
-    return replace(encoder, save=lambda folder: {})
 
 
 def open_run(name: str, path: Path, number: str = "") -> ImageEncoder:
