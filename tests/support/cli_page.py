@@ -56,7 +56,8 @@ def section(words: list[str], depth: int) -> str:
         lines += ["| option | meaning |", "|---|---|"]
         for flag, said in rows:
             shown = re.sub(r"\{None\}\||None,|\{\[|\]\}", "", flag)
-            said = said.removesuffix("(default: None)").strip()
+            shown = re.sub(r"^\[(\[.*\])\]$", r"\1", shown)
+            said = re.sub(r" ?\(default: (None|False|'')?\)$", "", said)
             lines.append(f"| `{cell(shown)}` | {cell(said)} |")
         lines.append("")
     return "\n".join(lines)

@@ -26,11 +26,11 @@ class LabelRequest:
     onnx:FILE, dinov2-small, clip-b32, siglip-base or hf:OWNER/NAME (downloaded once), or a folder
     written by `semishot train`."""
     view: View | None = None
-    """What is seen of a photograph: the whole frame, squeezed into a square, the middle, or both (the
-    default), at twice the time."""
+    """What the encoder sees of a photograph: the whole frame, squeezed into a square, the middle, or both
+    (the default), which takes twice the time."""
     crop: Path | None = None
-    """Boxes of animals in MegaDetector's format, a .json: of each image, the square around the surest one
-    is seen; the frame, if there is none."""
+    """Boxes of animals, a .json in MegaDetector's format. The encoder sees the square around the surest box
+    of each image, or the frame if there is none."""
     names: str | None = None
     """Names of classes, separated by commas, to begin before the first label; with an encoder that was
     trained with texts, clip-b32 or siglip-base."""

@@ -34,18 +34,18 @@ class ClassifyRequest:
     onnx:FILE, dinov2-small, clip-b32, siglip-base or hf:OWNER/NAME (downloaded once), or a folder
     written by `semishot train` (FOLDER#2 is its third run)."""
     view: View | None = None
-    """What is seen of a photograph: the whole frame, squeezed into a square, the middle, or both (the
-    default), at twice the time."""
+    """What the encoder sees of a photograph: the whole frame, squeezed into a square, the middle, or both
+    (the default), which takes twice the time."""
     crop: Path | None = None
-    """Boxes of animals in MegaDetector's format, a .json: of each image, the square around the surest one
-    is seen; the frame, if there is none."""
+    """Boxes of animals, a .json in MegaDetector's format. The encoder sees the square around the surest box
+    of each image, or the frame if there is none."""
     onnx: OnnxOptions = field(default_factory=OnnxOptions)
     names: str | None = None
     """Names of classes, separated by commas, to begin before the first label; with an encoder that was
     trained with texts, clip-b32 or siglip-base."""
     reject: float | Literal["auto"] = "auto"
-    """auto: an image is a stranger where that is more probable than any class. Or the share of true members
-    that may be taken for strangers, such as 0.05."""
+    """auto: an image is a stranger if that is more probable than any class. Or the share of images of your
+    classes that may be lost among the strangers, such as 0.05."""
     apply: How | None = None
     """Sort the files too, into OUT/sorted/CLASS; `semishot undo OUT` undoes it."""
     cache: Path | None = None
@@ -72,8 +72,8 @@ class PredictRequest:
     images: tuple[Path, ...]
     """Image files, or folders of them; or .npy features, as the model was given."""
     crop: Path | None = None
-    """Boxes of animals in MegaDetector's format, a .json: of each image, the square around the surest one
-    is seen; the frame, if there is none."""
+    """Boxes of animals, a .json in MegaDetector's format. The encoder sees the square around the surest box
+    of each image, or the frame if there is none."""
     cache: Path | None = None
     """Keep features here, and use those already there."""
     device: Device = "auto"
