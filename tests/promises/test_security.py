@@ -24,6 +24,7 @@ from semishot.errors import InputError
 from semishot.sorter.encoders.image_encoder import load_encoder
 from semishot.sorter.moving import move_files
 from semishot.sorter.page import PilePage, write_page
+from semishot.sorter.page_images import PageImages
 from semishot.training.loop import load_state, save_state
 from support.own_images import draw, folders
 
@@ -180,7 +181,8 @@ def test_code_in_a_checkpoint_does_not_run(tmp_path):
 
 
 def test_the_page_of_a_pile_allows_its_own_style_and_script_and_nothing_else(tmp_path):
-    write_page(tmp_path / "page.html", PilePage([], {}, [], lambda items: {}, {}))
+    images = PageImages(tmp_path, {}, lambda digest: None, {})
+    write_page(tmp_path / "page.html", PilePage([], {}, [], images, {}))
     page = (tmp_path / "page.html").read_text("utf-8")
     for tag, rule in (("style", "style-src"), ("script", "script-src")):
         (content,) = re.findall(rf"<{tag}>(.*?)</{tag}>", page, re.DOTALL)
