@@ -108,7 +108,7 @@ MODEL = ("learned", "model")
         (
             (*MODEL, "reference", "sums"),
             "array 99",
-            "no array 'array 99' - at `$.learned.model.ref",
+            "'array 99'",
         ),
         (
             (*MODEL, "reference", "sums"),

@@ -19,6 +19,7 @@ from semishot.errors import InputError, needing_extra, reason_of
 from semishot.estimator.answers import Answer
 from semishot.estimator.labels import (
     NAMED_STRANGER,
+    NUMBER,
     UNLABELED,
     Label,
     Labels,
@@ -32,7 +33,6 @@ from semishot.estimator.rule import rule_digest
 from semishot.estimator.spaces import NORMALIZATIONS, Array, check_size, one_thread
 from semishot.system.tensor_files import read_arrays, write_arrays
 
-NUMBER = (int, np.integer, float, np.floating)
 LEARNED = "learned"
 """The default instead of a refiner: the learned rule."""
 CERTAIN = 50.0
@@ -106,10 +106,7 @@ class FittedModel:
 
 
 def fit_default(
-    features: Any,
-    y: Array,
-    reject: float | str,
-    names: Mapping[Any, Any] | None = None,
+    features: Any, y: Array, reject: float | str, names: Mapping[Any, Any] | None = None
 ) -> tuple[FittedModel, Answer]:
     """Fit the default classifier to finite rows (P, D) and labels (P,), and predict these rows."""
     labels, vectors = named_classes(read_labels(y), names, features.shape[1])
@@ -216,8 +213,6 @@ def read_model(path: Path) -> FittedModel:
         if isinstance(value, list):
             dtype = np.dtype(value[0])  # the size of strings is not trusted
             return np.array(value[1:], dtype if dtype.kind in "iuf" else None)
-        if value not in arrays:
-            raise ValueError(f"no array {value!r:.40}")
         array = arrays[value]
         if array.dtype.char not in "fd" or not np.isfinite(array).all():
             raise ValueError("expected finite float32 or float64 numbers")
@@ -229,6 +224,6 @@ def read_model(path: Path) -> FittedModel:
         found = fitted.predict(np.zeros((1, fitted.features), np.float32)).classes.shape[1]
         if found != len(fitted.classes):
             raise ValueError(f"expected {found} classes, not {len(fitted.classes)}")
-    except (IndexError, TypeError, ValueError, RecursionError) as error:
+    except (LookupError, TypeError, ValueError, RecursionError) as error:
         raise InputError(f"{where}: {reason_of(error)}") from error
     return fitted

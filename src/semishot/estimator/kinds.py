@@ -57,7 +57,7 @@ def find_kinds(features: Array, space: AnySpace, stranger: Array | None = None) 
     features
         The rows, of shape (P, D).
     space
-        Where they are compared, such as `classifier.space_`.
+        Where they are compared, such as `classifier.fitted_.learned.model.space`.
     stranger
         The probability that a row belongs to none of the classes that have a name, of shape (P,); 0 for
         rows that have a label. None: nothing has a name yet, and all rows are grouped.

@@ -23,6 +23,7 @@ RESERVED = {
 MISSING_AS_TEXT = {"nan", "None", "<NA>"}
 """What NumPy makes of missing labels when it turns them into strings."""
 Label = str | int | float
+NUMBER = (int, np.integer, float, np.floating)
 
 
 @dataclass(frozen=True)
@@ -42,7 +43,7 @@ def read_labels(y: Any, stranger_label: Any = "auto") -> Labels:
     numbers and `"stranger"` for strings: then no class can be called "stranger".
     """
     text = isinstance(stranger_label, str) and stranger_label not in ("", *RESERVED)
-    if not text and not (isinstance(stranger_label, int | float) and stranger_label % 1 == 0):
+    if not text and not (isinstance(stranger_label, NUMBER) and stranger_label % 1 == 0):
         raise InputError(
             f"stranger_label must be 'auto', a string other than '', '-1' and '-2', or a whole number, "
             f"not {stranger_label!r:.40}"

@@ -4,10 +4,11 @@ Letters: P rows, C candidates, V rows that show how far rows lie apart, S labele
 """
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from scipy.sparse import issparse
 
 from semishot.estimator.fitted_model import FittedModel
 from semishot.estimator.spaces import (
@@ -15,6 +16,7 @@ from semishot.estimator.spaces import (
     Array,
     as_array,
     evenly_spaced,
+    like,
     one_thread,
     squared_distances,
 )
@@ -37,7 +39,7 @@ COPY = 1e-3
 
 @one_thread()
 def next_to_label(
-    X: ArrayLike,  # noqa: N803
+    X: Any,  # noqa: N803
     classifier: "PrototypeClassifier | FittedModel",
     count: int = 10,
     *,
@@ -64,16 +66,17 @@ def next_to_label(
     leave_out
         True for rows that are not returned, of shape (U,).
     """
-    features = np.asarray(as_array(X))
-    if not len(features):
-        return np.empty(0, np.int64)
     fitted: FittedModel = classifier if isinstance(classifier, FittedModel) else classifier.fitted_
+    space = fitted.learned.model.space
+    features = X if issparse(X) else like(space.center, as_array(X))
+    if not features.shape[0]:
+        return np.empty(0, np.int64)
     joint = fitted.predict(features).joint
     worth = np.where(1 - joint.max(1) >= WORTH_FROM, question_worth(joint), 0.0)
     if leave_out is not None:
         worth[np.asarray(leave_out, bool)] = 0.0
-    answered = None if labeled is None else np.asarray(as_array(labeled))
-    return worth_asking(features, fitted.learned.model.space, worth, count, answered=answered)
+    answered = None if labeled is None else like(space.center, as_array(labeled))
+    return worth_asking(features, space, worth, count, answered=answered)
 
 
 def question_worth(joint: Array) -> NDArray[np.float64]:
@@ -86,7 +89,7 @@ def question_worth(joint: Array) -> NDArray[np.float64]:
 
 @one_thread()
 def worth_asking(
-    features: Array,
+    features: Any,
     space: AnySpace,
     worth: Array,
     count: int,
@@ -106,7 +109,7 @@ def worth_asking(
     if not len(best) or len(chosen) == count:
         return np.array(chosen, np.int64)
     shown = space(features[ranking[np.unique(evenly_spaced(len(ranking), SHOWN))]])
-    usual = _usual_distance(shown)
+    usual = max(2 * float(((shown - shown.mean(0)) ** 2).sum(1).mean()), SMALLEST)  # mean distance
     rows = space(features[best])  # (C, D)
     worth = np.where(np.isin(best, chosen), 0.0, worth[best])  # (C,)
     if answered is not None and len(answered):
@@ -121,11 +124,6 @@ def worth_asking(
         chosen.append(int(best[index]))
         new = np.minimum(new, _different(squared_distances(rows, rows[[index]])[:, 0] / usual))
     return np.array(chosen, np.int64)
-
-
-def _usual_distance(rows: Array) -> float:
-    """(V, D) -> the mean squared distance between two of them."""
-    return max(2 * float(((rows - rows.mean(0)) ** 2).sum(1).mean()), SMALLEST)
 
 
 def _different(apart: Array) -> Array:

@@ -82,9 +82,9 @@ class Rule:
         by_class = of_context.mean(0) if len(of_context) else np.zeros((count, width))
         largest = of_context.max(1).mean(0) if len(of_context) else np.zeros(width)
         labels = np.log1p(len(classes)) / 3
-        joined = np.concatenate([largest, own, other, [labels]])  # (3 W + 1,)
-        second = w["second.bias"] + by_class @ w["class"] + joined @ w["shared"]
-        hidden = np.maximum(np.concatenate([joined, pile]) @ w["doubt.1"] + w["doubt.1.bias"], 0)
+        terms = np.concatenate([largest, own, other, [labels]])  # (3 W + 1,)
+        second = w["second.bias"] + by_class @ w["class"] + terms @ w["shared"]
+        hidden = np.maximum(np.concatenate([terms, pile]) @ w["doubt.1"] + w["doubt.1.bias"], 0)
         doubt = WIDER * float(np.exp(hidden @ w["doubt.2"] + w["doubt.2.bias"])[0])
         return shared._replace(second=second.astype(np.float32), doubt=doubt)
 
@@ -93,14 +93,8 @@ class Rule:
         w = self.weights
         pairs, rows = seen
         of_row = np.concatenate([rows, standardized(rows, shared.row_center, shared.row_spread)], 1)
-        of_pair = np.concatenate(
-            [
-                pairs,
-                pairs - best_other(pairs),
-                standardized(pairs, shared.center, shared.spread),
-            ],
-            -1,
-        )  # (C, N, 30)
+        scaled = standardized(pairs, shared.center, shared.spread)
+        of_pair = np.concatenate([pairs, pairs - best_other(pairs), scaled], -1)  # (C, N, 30)
         linear = of_pair @ w["pair"] + (of_row @ w["row"] + shared.first)[:, None]
         hidden: Array = np.maximum(linear, 0)
         return hidden
@@ -157,25 +151,16 @@ class RuleModel(Struct, frozen=True, tag=True):
     shared: PileTerms
 
     @property
-    def classes(self) -> int:
-        count: int = self.reference.labels.shape[1]
-        return count
-
-    @property
     def prototypes(self) -> Array:
         """(N, D), of the labels and of what the pile adds to them, unit length."""
         return unit(self.reference.sums[2])
 
     def __call__(self, features: Any, near: Near | None = None) -> Answer:
         """(P, D) -> what is said of these rows. Their neighbours may be known."""
-        answers = []
+        known, answers = self.reference, []
         for part, block in blocks(features, WIDE):
             x = self.space(block)
-            beside = (
-                find_near(x, self.reference.rows, self.reference.same)
-                if near is None
-                else near.take(part)
-            )
-            seen = self.reference.statistics(x, self.space.directions(block), beside)
+            beside = find_near(x, known.rows, known.same) if near is None else near.take(part)
+            seen = known.statistics(x, self.space.directions(block), beside)
             answers.append(answer_of(self.shared, seen))
         return joined(answers)

@@ -136,10 +136,8 @@ def with_kernel(space: Space, features: Array) -> Space:
     positive = positive[positive > 0]
     width = float(np.sqrt(WIDTH * np.median(positive))) if len(positive) else 1.0
     picked, factor = _pivots(np.exp(-squares / (2 * width**2)))
-    pivots, mix = (
-        each.astype(space.center.dtype) for each in (rows[picked] / width, np.linalg.inv(factor))
-    )
-    return replace(space, pivots=pivots, mix=mix, width=width * largest)
+    pivots, mix = like(space.center, rows[picked] / width), np.linalg.inv(factor)
+    return replace(space, pivots=pivots, mix=like(space.center, mix), width=width * largest)
 
 
 def _pivots(kernel: Array) -> tuple[list[int], Array]:
@@ -205,8 +203,7 @@ def blocks(features: Any, wide: int = 0) -> Iterator[tuple[slice, Array]]:
 
 def joined(parts: Sequence[Parts]) -> Parts:
     """What was found block by block, as one: named tuples of arrays."""
-    columns = zip(*parts, strict=True)
-    return type(parts[0])(*(np.concatenate(each) for each in columns))
+    return type(parts[0])(*(np.concatenate(each) for each in zip(*parts, strict=True)))
 
 
 def evenly_spaced(count: int, wanted: int) -> NDArray[np.int64]:

@@ -113,7 +113,7 @@ class Nodes:
         scaled = self._standardized(rows, shared.row_center, shared.row_spread)
         of_row = self("Add", self("MatMul", self.joined(rows, scaled), w["row"]), shared.first)
         scaled = self._standardized(pairs, shared.center, shared.spread)
-        apart = self("Sub", pairs, self._best_other(pairs, model.classes))
+        apart = self("Sub", pairs, self._best_other(pairs, model.reference.labels.shape[1]))
         linear = self("MatMul", self.joined(pairs, apart, scaled), w["pair"])
         h = self("Relu", self("Add", linear, self("Unsqueeze", of_row, [1])))  # (B, N, W)
         across = self("MatMul", self._pooled(h, "ReduceMean", "ReduceMax"), w["across"])
