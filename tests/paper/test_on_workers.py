@@ -13,12 +13,12 @@ import torch
 
 from semishot.errors import InputError
 from semishot.paper import on_workers, presets, reproduce
-from semishot.paper.on_workers import run_jobs_on_workers
-from semishot.paper.reproduce import Site, choose_runner, run_jobs
+from semishot.paper.reproduce import Site, open_site, run_jobs
 from semishot.paper.requests import TableRequest
 from semishot.training import loop
 from semishot.training.config import Recipe
 from semishot.training.fleet_log import Row
+from semishot.training.requests import Where
 from semishot.workers import Workers, places, ray_cluster
 from semishot.workers.engine import Processes
 from support import engine_works
@@ -39,9 +39,9 @@ def tiny_preset(monkeypatch):
 
 
 def table1(pool, runs, place=None, **more) -> list[dict]:
-    site = Site(pool, runs, CPU)
+    site = Site(pool, runs, CPU, open_place=place)
     jobs = reproduce.requested_jobs("table1", TableRequest(preset="tiny", splits=1, **more), site)
-    return run_jobs_on_workers(place, jobs, site) if place else run_jobs(jobs, site)
+    return run_jobs(jobs, site)
 
 
 @pytest.fixture(scope="module")
@@ -190,9 +190,13 @@ def test_wrong_words_end_in_one_line(words, message, tiny_root, capsys):
     assert message in refusal(capsys, *command, *where, *words)
 
 
-def test_several_gpus_are_all_used_unless_one_is_named(monkeypatch):
+def test_several_gpus_are_all_used_unless_one_is_named(tiny_pool, monkeypatch):
     opened = []
-    assert choose_runner(Workers(), "cpu") == (CPU, run_jobs)
+
+    def site(engine: str | None, device: str) -> Site:
+        return open_site(tiny_pool, Where(device=device), Workers(engine), tensorboard=False)
+
+    assert (site(None, "cpu").device, site(None, "cpu").open_place) == (CPU, None)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 3)
     for module in (places, reproduce):
         monkeypatch.setattr(
@@ -200,10 +204,10 @@ def test_several_gpus_are_all_used_unless_one_is_named(monkeypatch):
         )
     monkeypatch.setattr(places, "Processes", lambda *words: opened.append(words))
     for engine_name, device in ((None, "auto"), ("local", "cuda"), ("local", "cuda:2")):
-        where, run = choose_runner(Workers(engine_name), device)
-        assert where == CPU
-        run.args[0]("images", 9)
+        found = site(engine_name, device)
+        assert found.device == CPU
+        found.open_place("images", 9)
     assert [devices for devices, *_ in opened] == [["cuda:0", "cuda:1", "cuda:2"]] * 2 + [
         ["cuda:2"]
     ]
-    assert choose_runner(Workers(), "cuda:1") == (torch.device("cuda:1"), run_jobs)
+    assert site(None, "cuda:1").device == torch.device("cuda:1")

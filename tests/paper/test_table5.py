@@ -3,7 +3,6 @@
 import json
 import re
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -44,7 +43,7 @@ def test_pixel_1nn_recomputed_episode_by_episode(tiny_pool):
     pixels = FeatureKind(
         "pixels", ClassificationRequest(tiny_pool, classification.AUTHORS_RECIPE, CPU)
     )
-    seen = table5.features_of(pixels, images, 0, Path())
+    seen = table5.features_of(pixels, images, 0, {})
     stream = streams_of(images, [5], shape)
     found = table5.baseline_accuracies(seen, stream, "nearest_neighbor", 0.1, episodes=4)
     for e in range(4):

@@ -1,4 +1,4 @@
-"""One section, three renderers: text, Markdown, and what HTML sorts and colors by."""
+"""One section, three renderers: text, Markdown, and what HTML colors."""
 
 import pytest
 
@@ -11,30 +11,29 @@ GRID = Grid(
 
 
 @pytest.mark.parametrize(
-    ("cell", "text", "rank", "tone"),
+    ("cell", "text", "tone"),
     [
-        ("words", "words", "words", ""),
-        ("", "", "", ""),
-        (None, "-", "", ""),
-        (12345, "12345", 12345.0, ""),
-        (Number(97.1256), "97.13", 97.13, ""),
-        (Number(97.1256, 0.0449), "97.13 ± 0.04", 97.13, ""),
-        (Number(97.1256, 0.1, note="3"), "97.13 ± 0.10 (3)", 97.13, ""),
-        (Number(10, decimals=0, note="of 12"), "10 (of 12)", 10.0, ""),
-        (Number(20_000, decimals=0), "20,000", 20_000.0, ""),
-        (Number(0.95861, 0.00071, decimals=4), "0.9586 ± 0.0007", 0.9586, ""),
-        (Number(0.31, form="error"), "± 0.31", 0.31, ""),
-        (Number(0.2, form="difference"), "+0.20", 0.2, ""),
-        (Number(0.2, form="difference", z=2.1), "+0.20 (z +2.1)", 0.2, "above"),
-        (Number(-0.001, form="difference", t=-2.1), "-0.00 (t -2.1)", 0.0, "below"),
-        (Number(-0.2, form="difference", t=-2.1, needed=4.3), "-0.20 (t -2.1)", -0.2, ""),
-        (Number(-1.5, 0.25, form="difference"), "-1.50 ± 0.25", -1.5, ""),
-        (Number(-2, form="difference", note="low", t=-1.2), "-2.00 (low, t -1.2)", -2.0, ""),
+        ("words", "words", ""),
+        ("", "", ""),
+        (None, "-", ""),
+        (12345, "12345", ""),
+        (Number(97.1256), "97.13", ""),
+        (Number(97.1256, 0.0449), "97.13 ± 0.04", ""),
+        (Number(97.1256, 0.1, note="3"), "97.13 ± 0.10 (3)", ""),
+        (Number(10, decimals=0, note="of 12"), "10 (of 12)", ""),
+        (Number(20_000, decimals=0), "20,000", ""),
+        (Number(0.95861, 0.00071, decimals=4), "0.9586 ± 0.0007", ""),
+        (Number(0.31, form="error"), "± 0.31", ""),
+        (Number(0.2, form="difference"), "+0.20", ""),
+        (Number(0.2, form="difference", z=2.1), "+0.20 (z +2.1)", "above"),
+        (Number(-0.001, form="difference", t=-2.1), "-0.00 (t -2.1)", "below"),
+        (Number(-0.2, form="difference", t=-2.1, needed=4.3), "-0.20 (t -2.1)", ""),
+        (Number(-1.5, 0.25, form="difference"), "-1.50 ± 0.25", ""),
+        (Number(-2, form="difference", note="low", t=-1.2), "-2.00 (low, t -1.2)", ""),
     ],
 )
-def test_a_cell_is_shown_sorted_and_colored(cell, text, rank, tone):
+def test_a_cell_is_shown_and_colored(cell, text, tone):
     assert render.shown(cell) == text
-    assert render.rank(cell) == rank
     assert render.tone(cell) == tone
 
 

@@ -178,7 +178,7 @@ def test_reproduce_leaves_a_report_and_damage_elsewhere_does_not_stop_it(
     main(again)
     out, err = capsys.readouterr()
     assert "Masked Soft k-Means" in out
-    assert "no report: cannot read result file" in err
+    assert "no report: cannot read " in err
 
 
 # Charts
@@ -252,7 +252,7 @@ def test_hostile_words_are_words(field, tmp_path):
 @pytest.mark.parametrize(
     ("content", "line"),
     [
-        ("{", "cannot read result file"),
+        ("{", "cannot read "),
         ({"some": "thing"}, "it does not hold a list of records"),
         ([], "give the folder of `reproduce --runs` or `--publish`"),
         ([1, 2], "record 0: kind must be one of"),
@@ -292,4 +292,4 @@ def test_a_log_of_another_fleet_is_one_line(demo, tmp_path, capsys):
     log.write_text('{"step": 1, "loss": [1, 2, 3, 4, 5]}\n')
     with pytest.raises(SystemExit):
         main(["report", str(runs), "-o", str(tmp_path / "r.html")])
-    assert f"cannot read the log of {log.parent}" in capsys.readouterr().err
+    assert f"{log}, line 1" in capsys.readouterr().err

@@ -1,4 +1,4 @@
-"""The report in a real Chromium: quiet, alone, painted, sortable, on a phone, in the dark, on paper."""
+"""The report in a real Chromium: quiet, alone, painted, on a phone, in the dark, on paper."""
 
 import io
 import json
@@ -80,31 +80,6 @@ def test_every_figure_is_painted(browser, page):
     )
     assert len(images) == 2 * (5 + 30 + 15)
     assert all(width > 20 and about for width, about in images)
-
-
-COLUMN = """[...document.querySelector("#section-1 table").tBodies[0].rows].map(
-  (row) => row.cells[3].textContent)"""
-HEADING = 'document.querySelectorAll("#section-1 table thead th")[3]'
-
-
-def test_tables_sort_by_mouse_and_by_keyboard(browser, page):
-    browser.size(1280, 900)
-    browser.open(page)
-    before = browser.run(COLUMN)
-    gaps = sorted(before, key=lambda gap: float(gap.split()[0]))  # +0.63 (z +5.3)
-    assert before != gaps
-    browser.run(f"{HEADING}.querySelector('button').click()")
-    assert browser.run(COLUMN) == gaps
-    assert browser.run(f"{HEADING}.getAttribute('aria-sort')") == "ascending"
-    browser.run(f"{HEADING}.querySelector('button').focus()")
-    browser.press("Enter")
-    assert browser.run(COLUMN) == gaps[::-1]
-    assert browser.run(f"{HEADING}.getAttribute('aria-sort')") == "descending"
-    browser.press("Tab")
-    browser.press("Enter")
-    assert browser.run(f"{HEADING}.getAttribute('aria-sort')") is None
-    assert browser.run("document.querySelectorAll('#section-1 [aria-sort]').length") == 1
-    browser.assert_quiet(page)
 
 
 def test_on_paper_everything_is_open_and_the_list_of_sections_is_gone(browser, page):

@@ -208,7 +208,7 @@ def test_a_resumed_training_shows_what_an_undisturbed_one_does(whole, tiny_pool,
     """Stopped before a line of the log, with numbers made up here after the checkpoint; then let go."""
     interrupt(request(tiny_pool, tmp_path), stop)
     ahead = {"step": stop, "learning_rate": 7.0, "loss": [7.0] * 3, "accuracy": [7.0] * 3}
-    events = fleet_log.EventFile(tmp_path, fleet(tiny_pool), stop - 4)
+    events = fleet_log.EventFile(tmp_path, fleet(tiny_pool))
     events.add_line(ahead)
     events.close()
     watch(request(tiny_pool, tmp_path))

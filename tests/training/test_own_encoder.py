@@ -1,5 +1,6 @@
 """An encoder of the user's own: ResNet-12, narrow, trained, resumed, saved, picked and tested like ours."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,7 @@ from semishot.paper.plan import fleet_config
 from semishot.training import evaluation, loop
 from semishot.training.config import FleetConfig, Member, Recipe
 from semishot.training.evaluation import evaluate_folder, pick_best
-from semishot.training.fleets import load_model
+from semishot.training.fleets import build_fleet, load_model
 from semishot.training.loop import TrainingRequest, check_fleet
 from semishot.training.requests import EvaluationRequest, FleetRequest, PickRequest, Where
 from support.fleets import CPU, interrupt, train_fleet
@@ -42,6 +43,19 @@ class Flat(nn.Module):
 class NoWeights(nn.Flatten):
     def __init__(self, channels):
         super().__init__()
+
+
+class Lazy(nn.Sequential):
+    def __init__(self, channels):
+        super().__init__(nn.Flatten(), nn.LazyLinear(3))
+
+
+class Frozen(Narrow):
+    """Its first block, say from elsewhere, is not to be trained."""
+
+    def __init__(self, channels):
+        super().__init__(channels)
+        self.blocks[0].requires_grad_(False)
 '''
 SHAPE = EpisodeShape(way=3, shot=1, query=1, unlabeled=3, distractors=2)
 SEEDS = 3, 8
@@ -107,6 +121,15 @@ def test_it_learns_and_what_is_saved_is_read_again(module, tiny_pool, tmp_path, 
         load_model(folder, CPU)
 
 
+def test_frozen_weights_stay_as_they_are(module, tiny_pool, tmp_path):
+    config = config_of(module, tiny_pool, updates=2)
+    recipe = replace(config.recipe, encoder=refine.add(f"{module}:Frozen"))
+    before = build_fleet(config.members, recipe, 1).encoder.weights
+    after = train_fleet(replace(config, recipe=recipe), tiny_pool, tmp_path).encoder.weights
+    same = [torch.equal(a, b) for a, b in zip(after, before, strict=True)]
+    assert same == 4 * [True] + 12 * [False]  # three convolutions and a shortcut in each block
+
+
 def test_a_resumed_training_ends_with_the_same_bits(module, tiny_pool, tmp_path, monkeypatch):
     monkeypatch.setattr(loop, "CHUNK", 10)
     config = config_of(module, tiny_pool, updates=30)
@@ -131,5 +154,6 @@ def test_what_does_not_fit_the_contract_is_one_line_before_the_work(module, tiny
 
     assert "not (2, D)" in refusal("Flat")
     assert "has no weights to train" in refusal("NoWeights")
+    assert "lazy layers: their sizes must be given" in refusal("Lazy")
     assert "cannot be built as CLASS(channels=1)" in refusal("Block")
     assert "two stages trains its own encoder" in refusal("Narrow", preset="two-stage")

@@ -24,9 +24,9 @@ SMALL = Recipe(updates=3, halvings=(2,), filters=4, init_std=0.1)
 def encoders(
     pool: ImagePool, recipe: Recipe, seeds: list[int], runs: Path, scale_bug: bool = False
 ) -> list[ConvEncoder]:
-    return classification.pretrained_encoders(
-        ClassificationRequest(pool, recipe, CPU, scale_bug), seeds, runs
-    )
+    request = ClassificationRequest(pool, recipe, CPU, scale_bug)
+    files = classification.pretrained(request, seeds, runs)
+    return [classification.load_encoder(request, files[seed]) for seed in seeds]
 
 
 def test_only_labeled_images_are_seen_each_with_its_class(tiny_pool):

@@ -102,7 +102,7 @@ def test_the_published_files_hold_records_of_their_kind():
 def test_a_file_that_is_not_json_is_named(content, tmp_path):
     path = tmp_path / "result.json"
     path.write_bytes(content.encode("latin-1"))
-    with pytest.raises(InputError, match=r"cannot read result file .*result\.json"):
+    with pytest.raises(InputError, match=r"cannot read .*result\.json"):
         read_records(path)
     with pytest.raises(
         InputError, match="cannot read .*result.json .*; delete it to measure again"
@@ -110,11 +110,9 @@ def test_a_file_that_is_not_json_is_named(content, tmp_path):
         rec.records_so_far(path)
 
 
-def test_what_was_not_measured_yet_is_no_record_and_a_file_that_is_not_there_an_error(tmp_path):
+def test_what_was_not_measured_yet_is_no_record(tmp_path):
     path = tmp_path / "result.json"
     assert rec.records_so_far(path) == []
-    with pytest.raises(InputError, match="cannot read result file"):
-        read_records(path)
     written(path, [record()])
     assert rec.records_so_far(path) == [record()]
 

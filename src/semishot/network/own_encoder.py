@@ -11,6 +11,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 from torch.func import functional_call, vmap
+from torch.nn.parameter import is_lazy
 
 from semishot import refine
 from semishot.errors import InputError, reason_of
@@ -27,12 +28,15 @@ class OwnEncoder(nn.Module):
         super().__init__()
         self.name, self.channels, self.runs = name, channels, runs
         self.network = self._built()
+        if any(map(is_lazy, self.network.parameters())):
+            raise InputError(f"the encoder {name} has lazy layers: their sizes must be given")
         for module in self.network.modules():
             for key, parameter in module.named_parameters(recurse=False):
-                module._parameters[key] = nn.Parameter(self._copies(parameter))
+                copies = nn.Parameter(self._copies(parameter), parameter.requires_grad)
+                module._parameters[key] = copies
             for key, buffer in module.named_buffers(recurse=False):
                 module._buffers[key] = self._copies(buffer)
-        if not self.weights:
+        if not any(weight.requires_grad for weight in self.weights):
             raise InputError(f"the encoder {name} has no weights to train")
 
     def _copies(self, tensor: Tensor) -> Tensor:

@@ -9,7 +9,7 @@ from semishot.data.episodes import EpisodeShape
 from semishot.errors import InputError
 from semishot.paper import presets, published
 from semishot.paper.plan import Job, with_existing
-from semishot.paper.reproduce import Site, choose_runner
+from semishot.paper.reproduce import Site, open_site, run_jobs
 from semishot.paper.requests import AblationRequest
 from semishot.training.config import SUPERVISED, FleetConfig, Member, Recipe
 from semishot.training.records import AblationRecord, Record
@@ -109,11 +109,10 @@ def ablations(
 ) -> list[AblationRecord]:
     """Records of every variant (`variant` is its name) and of the unchanged cells (`""`)."""
     pool = datasets.load(request.dataset, where.data_root)
-    device, run = choose_runner(workers, where.device)
-    site = Site(pool, where.runs, device, tensorboard)
+    site = open_site(pool, where, workers, tensorboard)
     cells = chosen_cells(pool.name, request.only)
     labeled = []
-    for record in run(ablation_jobs(cells, request.splits, site), site):
+    for record in run_jobs(ablation_jobs(cells, request.splits, site), site):
         name = next((cell.variant.name for cell in cells if cell.holds(record)), None)
         if name is not None:
             about = {"kind": "ablation", "variant": name, "only": request.only}

@@ -20,14 +20,14 @@ import torch
 from semishot import refine
 from semishot.data.pool import ImagePool
 from semishot.paper.plan import Job, configs_of
-from semishot.paper.reproduce import Site, check_jobs, collect, fleet_records, lacking
+from semishot.paper.reproduce import Site, fleet_records, lacking
 from semishot.system import provenance
 from semishot.system.locks import Lock
 from semishot.training.config import FleetConfig
 from semishot.training.examples import images_on
-from semishot.training.fleet_log import Row, announce, fleet_table, row_of
+from semishot.training.fleet_log import Row, fleet_table, row_of
 from semishot.training.loop import Event, TrainingRequest, training
-from semishot.training.records import Record, records_so_far
+from semishot.training.records import records_so_far
 from semishot.training.run_folder import LOCK_FILE, MODEL_FILE
 from semishot.workers.engine import Array, Files, Task, pack, run, unpack
 from semishot.workers.places import OpenPlace
@@ -38,11 +38,8 @@ PROGRESS_SECONDS = 1.0
 NO_IMAGES = np.empty((0, 1, 1, 1), np.uint8)
 
 
-def run_jobs_on_workers(open_place: OpenPlace, jobs: list[Job], site: Site) -> list[Record]:
-    """Like `run_jobs`, on workers: train and measure what is missing, return every record."""
-    check_jobs(jobs, site)
-    if site.tensorboard:
-        announce(site.runs)
+def run_on_workers(open_place: OpenPlace, jobs: list[Job], site: Site) -> list[Job]:
+    """Train and measure what is missing; return the jobs, of which some may have been split."""
     with ExitStack() as locks:
         table = FleetTasks(site, jobs, locks)
         unfinished = [config for config in configs_of(jobs) if not table.finished(config)]
@@ -54,7 +51,7 @@ def run_jobs_on_workers(open_place: OpenPlace, jobs: list[Job], site: Site) -> l
                     for task, value in news:
                         table.receive(task, value)
                     shown.tell()
-    return collect(table.jobs, site)
+    return table.jobs
 
 
 @dataclass

@@ -1,9 +1,8 @@
 """A request for a fleet or a table of the paper -> train and test what is missing -> records."""
 
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 
 import torch
@@ -38,7 +37,7 @@ from semishot.training.records import Record, records_so_far
 from semishot.training.requests import EPISODES, FleetRequest, Where
 from semishot.training.run_folder import LOCK_FILE, MODEL_FILE
 from semishot.workers import THIS_PROCESS, Workers
-from semishot.workers.places import place_of
+from semishot.workers.places import OpenPlace, place_of
 
 DONE = object()
 FIXED = (
@@ -58,13 +57,11 @@ class Site:
     device: torch.device
     tensorboard: bool = False
     """Leave event files in the run folders too."""
+    open_place: OpenPlace | None = None
+    """Where fleets are trained and measured; None: in this process."""
 
     def folder(self, config: FleetConfig) -> Path:
         return run_folder(self.runs, config)
-
-
-RunJobs = Callable[[list[Job], Site], list[Record]]
-"""`run_jobs`, or its counterpart on workers."""
 
 
 def train_fleet(
@@ -99,21 +96,17 @@ def table(
             f"{pool.name} has {len(pool.classes)} classes here and lacks others, so its numbers would not be "
             f"the paper's: prepare the rest, or pass --partial to measure it as it is"
         )
-    device, run = choose_runner(workers, where.device)
-    site = Site(pool, where.runs, device, tensorboard)
-    return run(requested_jobs(name, request, site), site)
+    site = open_site(pool, where, workers, tensorboard)
+    return run_jobs(requested_jobs(name, request, site), site)
 
 
-def choose_runner(workers: Workers, device: str) -> tuple[torch.device, RunJobs]:
-    """The device of this process, and the function that runs jobs: in this process, or on workers."""
-    several = device == "auto" and torch.cuda.device_count() > 1
+def open_site(pool: ImagePool, where: Where, workers: Workers, tensorboard: bool) -> Site:
+    """On workers if they are asked for, or if there are several GPUs and none is named."""
+    several = where.device == "auto" and torch.cuda.device_count() > 1
     engine = "local" if workers.engine is None and several else workers.engine
-    open_place = place_of(engine, workers.address, device)
-    if open_place is None:
-        return pick_device(device), run_jobs
-    from semishot.paper.on_workers import run_jobs_on_workers  # it imports this module
-
-    return torch.device("cpu"), partial(run_jobs_on_workers, open_place)
+    open_place = place_of(engine, workers.address, where.device)
+    device = torch.device("cpu") if open_place else pick_device(where.device)
+    return Site(pool, where.runs, device, tensorboard, open_place)
 
 
 def requested_jobs(name: str, request: TableRequest, site: Site) -> list[Job]:
@@ -140,8 +133,17 @@ def run_jobs(jobs: list[Job], site: Site) -> list[Record]:
     check_jobs(jobs, site)
     if site.tensorboard:
         announce(site.runs)
-    train_all(configs_of(jobs), site)
-    return collect(jobs, site)
+    if site.open_place is None:
+        train_all(configs_of(jobs), site)
+    else:
+        from semishot.paper.on_workers import run_on_workers  # it imports this module
+
+        jobs = run_on_workers(site.open_place, jobs, site)
+    records: list[Record] = []
+    for config in configs_of(jobs):
+        own = [job for job in jobs if job.config == config]
+        records += fleet_records(own, site.pool, site.folder(config), site.device)
+    return records
 
 
 def check_jobs(jobs: Iterable[Job], site: Site) -> None:
@@ -176,15 +178,6 @@ def train_all(configs: list[FleetConfig], site: Site, side_by_side: int | None =
                 active.append(waiting.pop(0))
             active = [fleet for fleet in active if next(fleet, DONE) is not DONE]
             shown.tell()
-
-
-def collect(jobs: Sequence[Job], site: Site) -> list[Record]:
-    """The records of trained fleets; missing ones are measured."""
-    records: list[Record] = []
-    for config in configs_of(jobs):
-        own = [job for job in jobs if job.config == config]
-        records += fleet_records(own, site.pool, site.folder(config), site.device)
-    return records
 
 
 def fleet_records(

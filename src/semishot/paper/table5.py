@@ -5,7 +5,7 @@ A coordinates of a basis.
 """
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
 from pathlib import Path
@@ -39,7 +39,7 @@ from semishot.training.evaluation import embed_classes
 from semishot.training.examples import EpisodeStreams, streams_of
 from semishot.training.records import BaselineRecord, Measurement, records_so_far
 from semishot.training.requests import EPISODES, Where
-from semishot.training.run_folder import data_state
+from semishot.training.run_folder import data_state, training_of
 
 ADAM_RATE = {"pixels": 1e-3, "random": 1e-2, "authors_random": 1e-2, "pretrained": 1e-2}
 NUMBERS_AT_A_TIME = 20_000_000
@@ -101,17 +101,15 @@ def measured(
     runs: Path,
 ) -> Iterator[list[BaselineRecord]]:
     """The records of each split. All encoders are pre-trained before the first test: on a GPU, together."""
-    request, trained, pretrained = kind.training, {}, kind.name == "pretrained"
-    if pretrained:
-        classification.pretrained_encoders(request, seeds, runs)
+    request, pretrained = kind.training, kind.name == "pretrained"
+    files = classification.pretrained(request, seeds, runs) if pretrained else {}
     features: Tensor | None = None
     episodes = len(seeds) * len(tests) * len(CLASSIFIERS) * EPISODES
     with meter(f"testing {FEATURES[kind.name]}", episodes, "episodes") as progress:
         for seed in seeds:
             if features is None or kind.name in ("random", "pretrained"):  # another for each split
-                features = features_of(kind, images, seed, runs)
-            if pretrained:
-                trained = classification.training_of_encoder(request, seed, runs)
+                features = features_of(kind, images, seed, files)
+            trained = training_of(files[seed].with_suffix(".json")) if pretrained else {}
             records = []
             for test, classifier in product(tests, CLASSIFIERS):
                 begun, stream = time.monotonic(), streams_of(images, [seed], test)
@@ -135,7 +133,9 @@ def measured(
             yield cast(list[BaselineRecord], records)
 
 
-def features_of(kind: FeatureKind, images: ClassImages, seed: int, runs: Path) -> Tensor:
+def features_of(
+    kind: FeatureKind, images: ClassImages, seed: int, files: Mapping[int, Path]
+) -> Tensor:
     """The features (I, D) of every test image: uint8 pixels, or their embeddings."""
     request, pool, device = kind.training, kind.training.pool, kind.training.device
     if kind.name == "pixels":
@@ -145,7 +145,7 @@ def features_of(kind: FeatureKind, images: ClassImages, seed: int, runs: Path) -
     elif kind.name == "random":
         encoder = classification.untrained(pool, request.recipe, [seed]).to(device)
     else:
-        (encoder,) = classification.pretrained_encoders(request, [seed], runs)
+        encoder = classification.load_encoder(request, files[seed])
     return embed_classes(ProtoNet(encoder), pool, images)[0]
 
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import numpy as np
 
-from semishot.errors import InputError
 from semishot.paper import published
+from semishot.system.files import reading
 from semishot.training.config import read_config
 from semishot.training.run_folder import read_log
 
@@ -60,13 +60,10 @@ def steps(heights: Sequence[float]) -> list[tuple[float, float]]:
 
 def learning_curves(folder: Path) -> Chart | None:
     """The loss of each method of a fleet, the mean over its splits; None if nothing is logged."""
-    try:
-        config = read_config(folder / "config.json")
-        log = read_log(folder)
+    config, log = read_config(folder / "config.json"), read_log(folder)
+    with reading(f"the log of {folder}"):
         updates = np.array([line["step"] for line in log], float)
         losses = np.array([line["loss"] for line in log], float).reshape(-1, len(config.members))
-    except (OSError, InputError, ValueError, KeyError, TypeError) as error:
-        raise InputError(f"cannot read the log of {folder}: {error}") from error
     if not len(losses) or not np.isfinite(losses).all():
         return None
     parts = np.array_split(np.arange(len(updates)), min(MOST_POINTS, len(updates)))

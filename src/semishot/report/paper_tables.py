@@ -1,7 +1,6 @@
 """Tables 1 to 3 and 5: records -> cells beside the paper's, as a section or as JSON."""
 
 import json
-from collections import Counter
 from collections.abc import Iterable, Sequence
 from itertools import product
 
@@ -27,10 +26,9 @@ from semishot.training.run_folder import PARTIAL
 NOT_THE_TABLE = (
     "Classes of the data set are missing: these numbers cannot be compared with the paper's."
 )
-VERDICTS = ("agree", "above", "below")
 REPRODUCTIONS = ("ren2018", "ren2018-text")
 """Presets with the paper's recipe. A preset does not choose images: `data prepare` does."""
-OVERVIEW = ["table", "preset", "updates", "cells measured", *VERDICTS]
+OVERVIEW = ["table", "preset", "updates", "cells measured", "agree", "above", "below"]
 COLUMNS = {0: "no distractors", 5: "w/ distractors"}
 Cells = dict[tuple[str, int], Measured | None]
 """By model and number of distractor classes."""
@@ -117,16 +115,15 @@ def summary(table: paper.PaperTable, records: Sequence[Record]) -> list[GridCell
     """The row of the overview: cells that the paper has too, at the first M."""
     parts, first = parts_of(table, records), records[0]
     at_first_m = [part for part in parts if part[1] == parts[0][1]]
-    verdicts = sum((verdicts_of(table, records, *part) for part in at_first_m), Counter[str]())
-    measured_cells = sum(len(z_scores(table, records, *part)) for part in at_first_m)
+    scores = [z for part in at_first_m for z in z_scores(table, records, *part)]
     all_cells = sum(not cell.source for cell in table.cells.values())
     prepared = first.get("preparation")
     return [
         f"{table.title}, {first['dataset']}" + (f", {prepared}" if prepared else ""),
         first["preset"],
         Number(first["updates"], decimals=0),
-        Number(measured_cells, decimals=0, note=f"of {all_cells}"),
-        *(verdicts[word] for word in VERDICTS),
+        Number(len(scores), decimals=0, note=f"of {all_cells}"),
+        *verdicts(scores),
     ]
 
 
@@ -146,24 +143,22 @@ def z_scores(
     ]
 
 
-def verdicts_of(
-    table: paper.PaperTable, records: Sequence[Record], shot: int, unlabeled: int
-) -> Counter[str]:
-    """How many cells agree with the paper's, |z| <= 2, and how many are above or below."""
-    known = [z for z in z_scores(table, records, shot, unlabeled) if z is not None]
-    return Counter("agree" if abs(z) <= AGREES else "above" if z > 0 else "below" for z in known)
+def verdicts(scores: Sequence[float | None]) -> tuple[int, int, int]:
+    """How many cells agree with the paper's, |z| <= 2, and how many are above and below."""
+    known = [z for z in scores if z is not None]
+    above, below = sum(z > AGREES for z in known), sum(z < -AGREES for z in known)
+    return len(known) - above - below, above, below
 
 
 def agreement(table: paper.PaperTable, records: Sequence[Record]) -> str:
     """For each shot and M: how many cells agree with the paper's, and the range of z."""
     sentences = []
     for shot, m in parts_of(table, records):
-        known = [z for z in z_scores(table, records, shot, m) if z is not None]
-        count = verdicts_of(table, records, shot, m)
-        if known:
+        if known := [z for z in z_scores(table, records, shot, m) if z is not None]:
+            agree, above, below = verdicts(known)
             sentences.append(
-                f"{shot}-shot, M = {m}: {count['agree']} of {len(known)} cells agree, "
-                f"{count['above']} above, {count['below']} below (z {min(known):+.1f} to {max(known):+.1f})"
+                f"{shot}-shot, M = {m}: {agree} of {len(known)} cells agree, {above} above, "
+                f"{below} below (z {min(known):+.1f} to {max(known):+.1f})"
             )
     return f"{'; '.join(sentences)}." if sentences else ""
 

@@ -4,8 +4,9 @@ categories of tieredImageNet (Figure 5).
 Letters: N classes, H distractor classes, K support, M unlabeled, Q query images per class, D dimensions.
 """
 
+import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -85,24 +86,16 @@ def tile(
 
 def episode_picture(view: "ViewedEpisode") -> Picture:
     """Support, the unlabeled pile as the model sees it, and each query with its prediction."""
-    way, shot = view.support.shape[:2]
-    rows, per_class = view.unlabeled.shape[:2]
-    pile = np.random.default_rng(0).permutation(rows * per_class)
-    columns = max(1, -(-len(pile) // way))
-    first_pile = 40 + shot * ACROSS + 40
+    way, columns = len(view.support), columns_of(view)
+    first_pile = 80 + view.support.shape[1] * ACROSS
     first_query = first_pile + max(columns, 5) * ACROSS + 40  # room for the headings
-    tiles = [
-        tile(40 + k * ACROSS, TOP + n * DOWN, view.support[n, k], f"labeled, class {n + 1}")
-        for n, k in np.ndindex(way, shot)
-    ]
-    for index, image in enumerate(pile):
-        row, column = divmod(int(image), per_class)
-        y, x = divmod(index, columns)
+    tiles = support_tiles(view)
+    for row, column, x, y in pile(view, columns):
         share = f"{round(100 * min(max(float(view.weights[row, column]), 0.0), 1.0))} %"
         kind = "distractor" if row >= way else f"of class {row + 1}"
         mark, tone = (f"− {share}", "below") if row >= way else (f"+ {share}", "above")
-        at = first_pile + x * ACROSS, TOP + y * DOWN
-        tiles.append(tile(*at, view.unlabeled[row, column], f"{kind}, {share} used", tone, mark))
+        image, about = view.unlabeled[row, column], f"{kind}, {share} used"
+        tiles.append(tile(first_pile + x, y, image, about, tone, mark))
     for row, column in np.ndindex(view.after.shape):
         before, after = view.before[row, column] + 1, view.after[row, column] + 1
         sign, tone = ("✓", "above") if after == row + 1 else ("✗", "below")
@@ -110,39 +103,55 @@ def episode_picture(view: "ViewedEpisode") -> Picture:
         mark = f"{after} {sign}" if before == after else f"{before}→{after} {sign}"
         at = first_query + column * ACROSS, TOP + row * DOWN
         tiles.append(tile(*at, view.query[row, column], about, tone, mark))
-    texts = [(20.0, TOP + 34.0 + row * DOWN, "class", str(row + 1)) for row in range(way)]
-    for x, heading, note in (
+    texts = headings(
+        way,
         (40, "Support", "labeled"),
         (first_pile, "Unlabeled", "+ of a class, − distractor (the model is not told), % used"),
         (first_query, "Query", "predicted class, before→after"),
-    ):
-        texts += [(x, 40, "heading", heading), (x, 58, "note", note)]
+    )
     width = first_query + max(view.query.shape[1], 4) * ACROSS
     return Picture(title_of(view), width, TOP + way * DOWN, texts, tiles)
 
 
 def task_picture(view: "ViewedEpisode") -> Picture:
     """A few labeled images of each class, and a pile in which the classes' images are marked."""
-    way, shot = view.support.shape[:2]
-    rows, per_class = view.unlabeled.shape[:2]
-    pile = np.random.default_rng(0).permutation(rows * per_class)
-    columns, first_pile = max(3, -(-len(pile) // way)), 40 + shot * ACROSS + 40
-    tiles = [
-        tile(40 + k * ACROSS, TOP + n * DOWN, view.support[n, k], f"labeled, class {n + 1}")
-        for n, k in np.ndindex(way, shot)
-    ]
-    for index, image in enumerate(pile):
-        row, column = divmod(int(image), per_class)
-        y, x = divmod(index, columns)
+    way, columns = len(view.support), max(3, columns_of(view))
+    first_pile, tiles = 80 + view.support.shape[1] * ACROSS, support_tiles(view)
+    for row, column, x, y in pile(view, columns):
         about, tone = (f"of class {row + 1}", "member") if row < way else ("a distractor", "")
-        at = first_pile + x * ACROSS, TOP + y * DOWN
-        tiles.append(tile(*at, view.unlabeled[row, column], about, tone))
-    texts = [(20.0, TOP + 34.0 + row * DOWN, "class", str(row + 1)) for row in range(way)]
-    headings = (40, "Labeled", ""), (first_pile, "Unlabeled", "dashed: of a class (nobody is told)")
-    for x, heading, note in headings:
-        texts += [(x, 40, "heading", heading), (x, 58, "note", note)]
-    title = view.title.partition(",")[0]
+        tiles.append(tile(first_pile + x, y, view.unlabeled[row, column], about, tone))
+    of_pile = first_pile, "Unlabeled", "dashed: of a class (nobody is told)"
+    texts, title = headings(way, (40, "Labeled", ""), of_pile), view.title.partition(",")[0]
     return Picture(title, first_pile + columns * ACROSS, TOP + way * DOWN, texts, tiles)
+
+
+def support_tiles(view: "ViewedEpisode") -> list[Thumbnail]:
+    """A row of labeled images for each class."""
+    return [
+        tile(40 + k * ACROSS, TOP + n * DOWN, view.support[n, k], f"labeled, class {n + 1}")
+        for n, k in np.ndindex(view.support.shape[:2])
+    ]
+
+
+def columns_of(view: "ViewedEpisode") -> int:
+    """Of the pile, beside a row for each class."""
+    return max(1, -(-math.prod(view.unlabeled.shape[:2]) // len(view.support)))
+
+
+def pile(view: "ViewedEpisode", columns: int) -> Iterator[tuple[int, int, float, float]]:
+    """Class and number of each unlabeled image, and its position, in an order that tells nothing."""
+    rows, per_class = view.unlabeled.shape[:2]
+    for index, image in enumerate(np.random.default_rng(0).permutation(rows * per_class)):
+        y, x = divmod(index, columns)
+        yield *divmod(int(image), per_class), x * ACROSS, TOP + y * DOWN
+
+
+def headings(way: int, *columns: tuple[float, str, str]) -> list[tuple[float, float, str, str]]:
+    """The number of each class, and position, heading and note of each column."""
+    texts = [(20.0, TOP + 34.0 + row * DOWN, "class", str(row + 1)) for row in range(way)]
+    for x, heading, note in columns:
+        texts += [(x, 40, "heading", heading), (x, 58, "note", note)]
+    return texts
 
 
 def hierarchy_picture() -> Picture:

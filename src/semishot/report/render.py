@@ -96,13 +96,6 @@ def mixture(section: Section) -> str:
 # HTML
 
 
-def rank(cell: GridCell) -> float | str:
-    """The sort key: the number that is shown; empty if nothing was measured."""
-    if isinstance(cell, Number):
-        return round(float(cell.value), cell.decimals)
-    return float(cell) if isinstance(cell, int) else cell or ""
-
-
 def tone(cell: GridCell) -> str:
     """`above` or `below`, for a difference that is more than chance; without z or t it has no mark."""
     if not isinstance(cell, Number) or cell.form != "difference":

@@ -12,7 +12,7 @@ from semishot.report.other_tables import ablations_section, choice_section, othe
 from semishot.report.paper_tables import table5_section, table_section
 from semishot.report.provenance import image_order
 from semishot.report.tables import Section
-from semishot.system.files import reading, real_path
+from semishot.system.files import read_json, reading, real_path
 from semishot.training.config import NOT_REFINED, SEMI_SUPERVISED_INFERENCE, SUPERVISED
 from semishot.training.records import (
     AccuracyRecord,
@@ -21,7 +21,6 @@ from semishot.training.records import (
     as_choice,
     as_records,
     identity,
-    read_result_file,
 )
 
 NOT_RESULTS = {"benchmark", "seconds"}
@@ -49,7 +48,7 @@ def read_results(*sources: Path) -> Results:
             if real_path(path) in seen:  # a file and its folder may both be given
                 continue
             seen.add(real_path(path))
-            content, name = read_result_file(path), _name(path, source, results.files)
+            content, name = read_json(path), _name(path, source, results.files)
             if isinstance(content, dict) and "variants" in content:
                 results.choices[name] = as_choice(content, path)
             elif not (isinstance(content, dict) and NOT_RESULTS & content.keys()):

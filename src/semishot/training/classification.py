@@ -68,10 +68,8 @@ class ClassificationRequest:
         return 1 if self.first is None else self.first.copies
 
 
-def pretrained_encoders(
-    request: ClassificationRequest, seeds: Sequence[int], runs: Path
-) -> list[ConvEncoder]:
-    """One encoder per split seed, read from the files below `runs`, or trained now and saved there."""
+def pretrained(request: ClassificationRequest, seeds: Sequence[int], runs: Path) -> dict[int, Path]:
+    """The file of the encoder of each split seed below `runs`, trained now if it is missing."""
     folder = runs / request.pool.name / CLASSIFIERS
     files = {seed: file_of(request, seed, folder) for seed in seeds}
     groups = [seeds] if seeds and request.device.type == "cuda" else [[seed] for seed in seeds]
@@ -86,7 +84,7 @@ def pretrained_encoders(
         for group, row in zip(groups, rows, strict=True):
             for _ in train_together(request, {seed: files[seed] for seed in group}, row, images):
                 shown.tell()
-    return [load_encoder(request, files[seed]) for seed in seeds]
+    return files
 
 
 def train_together(
@@ -253,14 +251,6 @@ def check_labeled(pool: ImagePool, recipe: Recipe) -> None:
             f"class {split.classes[poorest].name!r} has {split.size[poorest]} images, of which a labeled "
             f"fraction of {recipe.labeled_fraction:g} leaves none to pre-train on"
         )
-
-
-def training_of_encoder(
-    request: ClassificationRequest, seed: int, runs: Path
-) -> dict[str, Training]:
-    """`training` of a record with the encoder of this seed."""
-    folder = runs / request.pool.name / CLASSIFIERS
-    return run_folder.training_of(file_of(request, seed, folder).with_suffix(".json"))
 
 
 def file_of(request: ClassificationRequest, seed: int, folder: Path) -> Path:

@@ -1,9 +1,6 @@
-"""How a fleet's training goes: on stderr, in `log.jsonl` and TensorBoard; accuracy on validation episodes.
+"""How a fleet's training goes: on stderr, in `log.jsonl` and TensorBoard; accuracy on validation episodes."""
 
-TensorBoard's curves are those of `log.jsonl`. A resumed training adds an event file, and TensorBoard hides
-what a killed process wrote after the checkpoint.
-"""
-
+import shutil
 import sys
 import time
 from collections.abc import Iterator, Sequence
@@ -262,11 +259,6 @@ def summary_writer() -> Any:
     return SummaryWriter
 
 
-def has_events(folder: Path) -> bool:
-    """Whether a run folder has event files."""
-    return any((folder / EVENTS).glob("events.out.tfevents.*"))
-
-
 def announce(folder: Path) -> None:
     """Raise an error early if the package is missing; else print the command that shows the files."""
     summary_writer()
@@ -274,13 +266,13 @@ def announce(folder: Path) -> None:
 
 
 class EventFile:
-    """The curves of a fleet from update `step` on."""
+    """The curves of `log.jsonl` as TensorBoard reads them, written anew when a training is resumed."""
 
-    def __init__(self, folder: Path, config: FleetConfig, step: int) -> None:
-        begun = has_events(folder)
-        self.writer = summary_writer()(folder / EVENTS, purge_step=step + 1)
+    def __init__(self, folder: Path, config: FleetConfig) -> None:
+        shutil.rmtree(folder / EVENTS, ignore_errors=True)
+        self.writer = summary_writer()(folder / EVENTS)
         self.runs = [run_name(member) for member in config.members]
-        for line in [] if begun else read_log(folder):  # it was trained without event files so far
+        for line in read_log(folder):
             self.add_line(line)
 
     def add_line(self, line: LogLine) -> None:

@@ -36,7 +36,7 @@ from semishot.system.locks import Lock
 from semishot.system.tensor_files import MOST_BYTES, DamagedError, is_whole
 from semishot.training.config import FleetConfig, Recipe, learning_rate, read_config
 from semishot.training.examples import CHUNK_BYTES, Draw, pixels_of, training_episodes
-from semishot.training.fleet_log import EventFile, FleetLog, Row, fixed_episodes, has_events
+from semishot.training.fleet_log import EVENTS, EventFile, FleetLog, Row, fixed_episodes
 from semishot.training.fleets import build_fleet, center, save_model, try_method
 from semishot.training.run_folder import (
     CONFIG_FILE,
@@ -112,8 +112,8 @@ def training(request: TrainingRequest, images: Tensor | None, row: Row) -> Itera
                 return
             (folder / STATE_FILE).unlink(missing_ok=True)
     row.begin(row.updates)
-    if request.tensorboard and not has_events(folder):
-        EventFile(folder, config, config.recipe.updates).close()
+    if request.tensorboard and not (folder / EVENTS).exists():
+        EventFile(folder, config).close()
 
 
 def unfinished(folder: Path) -> bool:
@@ -143,7 +143,7 @@ def _train_alone(request: TrainingRequest, images: Tensor | None, row: Row) -> I
         center(fleet, config, pool)
     with closing(FleetLog(folder, fleet, row)) as log:
         log.validation = fixed_episodes(config, pool, CHUNK)
-        log.events = EventFile(folder, config, step) if request.tensorboard else None
+        log.events = EventFile(folder, config) if request.tensorboard else None
         named = fleet, optimizer, recipe, config.run_names, folder, pool, images
         shown, before = (row, request.checkpoint_seconds), row.updates - recipe.updates
         draw = training_episodes(config, pool)

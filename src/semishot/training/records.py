@@ -215,15 +215,7 @@ def without_episodes(record: Record) -> Record:
 
 def read_records(path: Path) -> list[Record]:
     """The records of a result file."""
-    return as_records(read_result_file(path), path)
-
-
-def read_result_file(path: Path) -> Any:
-    """The JSON content of a file: records, a choice, or a benchmark."""
-    try:
-        return read_json(path)
-    except (OSError, InputError) as error:
-        raise InputError(f"cannot read result file {path}: {error}") from error
+    return as_records(read_json(path), path)
 
 
 def records_so_far(path: Path) -> list[Record]:
