@@ -150,21 +150,6 @@ def test_an_interrupted_fleet_is_resumed(finished, tiny_pool, tmp_path, monkeypa
     ]
 
 
-def test_a_lost_result_is_measured_again_without_training(tiny_pool, tmp_path, monkeypatch):
-    records = table1(tiny_pool, tmp_path, splits=1)
-    for path in tmp_path.rglob("result.json"):
-        path.unlink()
-    forbid_training(monkeypatch)
-    embed, embedded = evaluation.embed_classes, []
-    monkeypatch.setattr(
-        evaluation, "embed_classes", lambda *args: embedded.append(1) or embed(*args)
-    )
-    again = table1(tiny_pool, tmp_path, splits=1)
-    assert [key(r) for r in again] == [key(r) for r in records]
-    assert [r["accuracy"] for r in again] == [r["accuracy"] for r in records]
-    assert len(embedded) == 3  # once for each fleet, though two rows are of the supervised one
-
-
 def test_fleets_side_by_side_are_the_same_as_one_after_another(finished, tiny_pool, tmp_path):
     configs = plan.configs_of(plan.table_jobs(TABLE1, TWO_SPLITS, tiny_pool, tmp_path))
     reproduce.train_all(configs, Site(tiny_pool, tmp_path, CPU), side_by_side=3)

@@ -1,7 +1,6 @@
 """Table 5: the paper's cells, episodes recomputed with loops, records that are found again."""
 
 import json
-import re
 from dataclasses import replace
 
 import numpy as np
@@ -19,7 +18,6 @@ from semishot.paper.requests import Table5Request
 from semishot.paper.table5 import FeatureKind
 from semishot.report import paper_tables
 from semishot.report.render import as_markdown, shown
-from semishot.system import progress
 from semishot.training import classification
 from semishot.training.classification import ClassificationRequest
 from semishot.training.examples import streams_of
@@ -159,16 +157,6 @@ def test_table5_by_command_prints_and_publishes(short, tiny_root, tmp_path, monk
     assert "scale bug" not in section
     main([*command, "--with-scale-bug", "--json"])
     assert len(json.loads(capsys.readouterr().out)) == 12
-
-
-def test_the_tests_show_how_far_they_are(short, tiny_root, tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(progress, "SECONDS_BETWEEN_LINES", 0.0)
-    where = Where(tmp_path, tiny_root, "cpu")
-    table5.table5(Table5Request("glyphs", ("pixels",), splits=2), where)
-    lines = capsys.readouterr().err.splitlines()
-    assert len(lines) == 2 * 3  # splits and classifiers, 7 episodes together
-    assert re.fullmatch(r"testing Pixel: 17%", lines[0])
-    assert re.fullmatch(r"testing Pixel: 100%, [\d,]+ episodes/s, 0 s left", lines[-1])
 
 
 @pytest.mark.parametrize(

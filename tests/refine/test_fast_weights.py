@@ -65,17 +65,6 @@ def test_fast_weights_match_literal_loops(rate):
     assert torch.allclose(scored, wanted, atol=1e-6)
 
 
-def test_features_in_which_the_pile_agrees_with_the_classes_count_more():
-    """The first feature tells the classes apart, the second is noise."""
-    sides = torch.tensor([-1.0, 1.0]).double()
-    prototypes = torch.stack([sides, torch.tensor([0.3, -0.2]).double()], -1)
-    noise = randn(40, 2) * torch.tensor([0.1, 2.0])
-    unlabeled = noise + torch.stack([sides.repeat(20), torch.zeros(40)], -1)
-    gain = refine.build("fast_weights", rate=1.0).double().gain(unlabeled, prototypes)[0]
-    assert gain[0] > 1
-    assert gain[0] > gain[1]
-
-
 def test_the_rate_is_learned_and_each_run_has_its_own():
     support, labels, u = (t.expand(2, *t.shape) for t in episode())
     refiner = refine.build("fast_weights", runs=2).double()

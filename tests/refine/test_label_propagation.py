@@ -54,20 +54,6 @@ def test_label_propagation_matches_literal_loops(k, a):
     assert torch.allclose(found, literal_weights(support, labels, u, k, a), atol=1e-7)
 
 
-def test_labels_follow_a_chain_away_from_their_prototype():
-    """Points on two arcs: the far ends lie nearer to the other class's label, and belong to their own."""
-    angles = torch.linspace(0, 0.75 * math.pi, 20, dtype=torch.float64)
-    arc = torch.stack([angles.cos(), angles.sin()], -1)
-    both = torch.cat([arc, -arc])  # (40, 2), labels at the first of each
-    support, u = both[[0, 20]], torch.cat([both[1:20], both[21:]])
-    labels = torch.eye(2, dtype=torch.float64)
-    truth = torch.arange(2).repeat_interleave(19)
-    weights = refine.build("label_propagation", neighbors=2)(u, support, support, labels)
-    assert (weights.argmax(-1) == truth).all()
-    nearest = refine.build("soft_kmeans")(u, support)
-    assert (nearest.argmax(-1) != truth).any()
-
-
 def test_more_examples_than_can_be_compared_are_refused_before_the_work():
     support, labels = randn(2, D), torch.eye(2, dtype=torch.float64)
     with pytest.raises(InputError, match=r"all pairs of examples, at most 10,000 .* not 10,001"):

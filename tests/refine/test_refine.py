@@ -245,11 +245,6 @@ def test_threshold_limits_give_eq4_and_eq1(monkeypatch, beta, limit):
     )
 
 
-def test_one_example_has_variance_0_skew_0_kurtosis_minus_3():
-    stats = masked_soft_kmeans.statistics(torch.ones(1, N))
-    assert stats.tolist() == [[1.0, 1.0, 0.0, 0.0, -3.0]] * N
-
-
 # The contract: every file in refine/
 
 

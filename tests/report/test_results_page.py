@@ -161,15 +161,6 @@ def test_what_was_measured_on_other_images_is_measured_again_on_them(make, recor
     assert other.commands == [PREPARE, f"{usual.commands[0]} --data-root FOLDER"]
 
 
-def test_whether_images_are_the_authors_is_said():
-    def note(**changes) -> str:
-        return paper_tables.table_section("table1", TABLE1, table1(**changes)).note
-
-    assert note(**ELSEWHERE).endswith("Images as in the authors' code.")
-    assert note().endswith("Other images than the authors' (`cubic-warped`).")
-    assert "authors" not in note(preset="semishot")
-
-
 def test_the_papers_data_and_the_authors_images_come_first(tmp_path):
     files = {
         "glyphs/table1-demo": table1(dataset="glyphs"),

@@ -115,17 +115,6 @@ def test_transductive_records_say_so_and_need_a_method(tiny_pool, folders, monke
     evaluate_folder(ask(str(folders["supervised"]), "soft_kmeans"), Where(device="cpu"))
 
 
-def test_batches_of_images_and_episodes_change_nothing(tiny_pool, folders, monkeypatch):
-    model = evaluating.load_model(folders["soft_kmeans"], CPU)[1].double()
-    reference = evaluate([(model, SHAPE)], tiny_pool, "test", SEEDS, episodes=23)[0]
-    monkeypatch.setattr(evaluating, "SCORE_BATCH", 5)
-    in_parts = partial(embed_classes, batch=17)
-    monkeypatch.setattr(evaluating, "embed_classes", in_parts)
-    assert np.array_equal(
-        evaluate([(model, SHAPE)], tiny_pool, "test", SEEDS, episodes=23)[0], reference
-    )
-
-
 def test_testing_shows_its_progress(tiny_pool, folders, monkeypatch, capsys):
     monkeypatch.setattr(progress, "SECONDS_BETWEEN_LINES", 0.0)
     model = evaluating.load_model(folders["soft_kmeans"], CPU)[1]
@@ -227,16 +216,6 @@ def folder(tiny_pool, tmp_path_factory):
     config = FleetConfig("glyphs", tiny_pool.fingerprint, "tiny", RECIPE, shape, MEMBERS)
     train_fleet(config, tiny_pool, folder := tmp_path_factory.mktemp("fleet"))
     return folder
-
-
-@pytest.mark.parametrize("run", range(len(MEMBERS)))
-def test_one_run_scores_alone_as_it_does_in_its_fleet(folder, tiny_pool, run):
-    _, fleet = evaluating.load_model(folder, CPU)
-    seeds = [member.split_seed for member in MEMBERS]
-    (together,) = evaluate([(fleet, PICKED)], tiny_pool, "test", seeds, episodes=20)
-    single = take_run(fleet, run)
-    (alone,) = evaluate([(single, PICKED)], tiny_pool, "test", seeds[run : run + 1], episodes=20)
-    assert (together[run] == alone[0]).all()
 
 
 def test_the_best_on_validation_is_saved_with_its_test_record(

@@ -23,7 +23,6 @@ from semishot.training import fleet_log, loop
 from semishot.training.config import FleetConfig, Member, Recipe
 from semishot.training.fleet_log import (
     DASH,
-    FleetTable,
     Row,
     Validation,
     fixed_episodes,
@@ -335,20 +334,6 @@ def test_lines_tell_the_whole_and_each_fleet_at_work_now_and_then(now, capsys):
         "training: 32%, 160 images/s, 0:21 left",
         "  large: 20 / 100 updates, loss 0.750, validation 50.0 %, 2.0 updates/s, 0:40 left",
     ]
-
-
-def test_there_is_no_time_left_of_the_whole_until_it_is_known(now):
-    """By the small updates of its first fleet, a demo of minutes was said to take hours."""
-    rows = [Row("small", 100, 10), Row("large", 100, 1000)]
-    table = FleetTable(rows)
-    rows[0].begin(0)
-    now[0] += 10
-    rows[0].advance(50, 0.5)
-    assert table.whole() == "training: 0%, 50 images/s"
-    rows[1].begin(0)
-    now[0] += 10
-    rows[1].advance(10, 0.5)
-    assert table.whole() == "training: 10%, 525 images/s, 2:52 left"
 
 
 @pytest.mark.usefixtures("terminal")

@@ -147,22 +147,6 @@ def test_a_run_in_a_fleet_has_the_weights_it_has_alone(tiny_pool, tmp_path):
             assert torch.allclose(mine, tensor[0], atol=1e-8), (member, name)
 
 
-def test_the_size_of_a_chunk_changes_nothing(whole, tiny_pool, tmp_path, monkeypatch):
-    monkeypatch.setattr(loop, "CHUNK", 7)
-    train_fleet(fleet(tiny_pool), tiny_pool, tmp_path)
-    assert left(tmp_path)["model.safetensors"] == left(whole)["model.safetensors"]
-
-
-@pytest.mark.usefixtures("short_chunks")
-def test_a_torn_log_line_is_dropped_and_done_again(whole, tiny_pool, tmp_path):
-    config = fleet(tiny_pool)
-    interrupt(request(config, tiny_pool, tmp_path), 2 * FEW)
-    with (tmp_path / "log.jsonl").open("a") as file:
-        file.write('{"step": 50, "learning_ra')
-    train_fleet(config, tiny_pool, tmp_path)
-    assert left(tmp_path) == left(whole)
-
-
 def test_a_finished_training_is_not_touched(whole, tiny_pool, monkeypatch):
     before = {p.name: (p.stat().st_mtime_ns, p.read_bytes()) for p in whole.iterdir()}
     monkeypatch.setattr(loop, "draw_chunks", lambda *_: pytest.fail("it trained"))

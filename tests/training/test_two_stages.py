@@ -18,7 +18,7 @@ from semishot.training.config import Classification, FleetConfig, Member, Recipe
 from semishot.training.fleet_log import row_of
 from semishot.training.fleets import build_fleet, center
 from semishot.training.loop import TrainingRequest
-from semishot.training.run_folder import TRAINING_FILE, read_log, training_of
+from semishot.training.run_folder import TRAINING_FILE, training_of
 from semishot.workers.engine import pack, unpack
 from support.fleets import CPU, fleet_config, interrupt, train_fleet, watch
 
@@ -64,15 +64,6 @@ def whole(tiny_pool, tmp_path_factory) -> Path:
         patch.setattr(loop, "CHUNK", FEW)
         train_fleet(two_stages(tiny_pool), tiny_pool, folder)
     return folder
-
-
-def test_a_run_folder_holds_its_classifiers_too(whole, tiny_pool):
-    names = [Path(name).name for name in left(whole)]
-    files = sorted(name for name in names if name.startswith("seed"))
-    assert [name.split("-")[0] for name in files] == ["seed2", "seed5"]
-    assert sorted(set(names) - set(files)) == ["config.json", "log.jsonl", "model.safetensors"]
-    assert FleetConfig.from_json((whole / "config.json").read_text()) == two_stages(tiny_pool)
-    assert [line["step"] for line in read_log(whole)] == [4, 8, 10]
 
 
 def test_the_time_of_both_stages_is_written_down(whole):
