@@ -37,12 +37,22 @@ export function helpDialog() {
   };
 }
 
+/** The class of a name that was typed, if there is one. */
+function classCalled(page, typed) {
+  return page.state.classes.find(([, name]) => name.toLocaleLowerCase() === typed.trim().toLocaleLowerCase());
+}
+
+/** Offer the names of the classes where a name is typed. */
+function listKnown(page) {
+  $("class-known").replaceChildren(...page.state.classes.map(([, name]) => Object.assign(element("option"), { value: name })));
+}
+
 /** What opens it, for these images; `large` is the large picture, which goes on after it. */
 export function newClassDialog(page, large) {
   let toName = [];
   $("name-dialog").querySelector("form").addEventListener("submit", async (event) => {
     event.preventDefault();
-    const typed = $("name-input").value.trim().toLocaleLowerCase(), known = page.state.classes.find(([, name]) => name.toLocaleLowerCase() === typed);
+    const known = classCalled(page, $("name-input").value);
     if (known && toName.length) {
       $("name-dialog").close();
       answer(page, known[0], toName);
@@ -65,7 +75,7 @@ export function newClassDialog(page, large) {
     toName = images;
     $("name-lead").textContent = images.length ? `${counted(images.length, "image")} will be its first.` : "Select images of it afterwards, and press its key.";
     $("name-input").value = $("name-wrong").textContent = "";
-    $("name-known").replaceChildren(...page.state.classes.map(([, name]) => Object.assign(element("option"), { value: name })));
+    listKnown(page);
     $("name-dialog").showModal();
     $("name-input").focus();
   };
@@ -75,6 +85,7 @@ export function newClassDialog(page, large) {
 export function editClassDialog(page) {
   let editing = 0;
   const nameNow = () => page.state.className(page.state.index(editing));
+  const other = () => [classCalled(page, $("class-name").value)].find((found) => found && found[0] !== editing);
   async function change(event, text) {
     try {
       await page.outbox.add(event);
@@ -84,18 +95,19 @@ export function editClassDialog(page) {
   }
   $("class-dialog").querySelector("form").addEventListener("submit", (event) => {
     event.preventDefault();
-    change({ kind: "rename", class: editing, name: $("class-name").value }, `Renamed ${$("class-name").value.trim()}`);
+    const name = $("class-name").value, into = other();
+    if (into) change({ kind: "merge", class: editing, into: into[0] }, `${nameNow()} merged into ${into[1]}`);
+    else change({ kind: "rename", class: editing, name }, `Renamed ${name.trim()}`);
   });
-  on("class-merge", "click", () => change({ kind: "merge", class: editing, into: Number($("class-into").value) }, `${nameNow()} merged into ${$("class-into").selectedOptions[0].text}`));
+  on("class-name", "input", () => { $("class-rename").textContent = other() ? "Merge" : "Rename"; });
   on("class-delete", "click", () => change({ kind: "delete", class: editing }, `${nameNow()} deleted`));
   return (id) => {
     const { state, arranged } = page, index = state.index(id);
     editing = id;
     $("class-title").textContent = $("class-name").value = state.classes[index][1];
     $("class-wrong").textContent = "";
-    const others = state.classes.filter(([other]) => other !== id);
-    $("class-into").replaceChildren(...others.map(([other, text]) => Object.assign(element("option", "", text), { value: other })));
-    $("class-into").disabled = $("class-merge").disabled = !others.length;
+    $("class-rename").textContent = "Rename";
+    listKnown(page);
     $("class-delete-text").textContent = `Deleting it takes back its ${counted(arranged.classes[index].confirmedFiles, "answer")}. Undo brings them back.`;
     $("class-dialog").showModal();
   };

@@ -24,7 +24,7 @@ from semishot.sorter.moving.journal import (
     undo_command,
     write_journal,
 )
-from semishot.sorter.moving.move_files import LOCK, Undone
+from semishot.sorter.moving.move_files import LOCK
 from semishot.sorter.moving.plan import Wanted, class_folders, is_linked, plan
 from semishot.sorter.predictions import csv_bytes, csv_table
 from semishot.sorter.requests import How
@@ -240,12 +240,8 @@ def apply(
     with Lock(out / LOCK):
         before = read_journal(out)
         if before is not None and before.how != how:
-            if before.done:
-                raise InputError(
-                    f"{out / SORTED} was sorted by {before.how}: choose that to sort it again, or undo it"
-                )
             raise InputError(
-                f"a sorting was interrupted: undo it, or complete it with {before.how}"
+                f"{out / SORTED} was sorted by {before.how}: choose that to sort it again, or undo it"
             )
         if before is not None and not before.done:
             return _complete(session, before, [])
@@ -264,14 +260,6 @@ def _complete(
     outcome = move_files.complete(sorting)
     session.reader.look_again.set()
     return outcome.count, [*left_alone, *outcome.problems]
-
-
-def undo_sorting(session: LabelingSession) -> Undone:
-    """Undo it, as `semishot undo OUT` does."""
-    request = session.reader.request
-    result = move_files.undo(request.folder, request.pile)
-    session.reader.look_again.set()
-    return result
 
 
 def save_model(session: LabelingSession) -> Path:

@@ -5,11 +5,11 @@ import { toggle } from "/navigation.js";
 import { NONE, STEPS, UNKNOWN } from "/state.js";
 import { draw as drawPage } from "/views.js";
 
-const DOT = 3, FEW = 120, PICTURE = 56, MOST_ZOOM = 60, NEAR = 9, MARGIN = 24;
+const DOT = 3, MOST_ZOOM = 60, NEAR = 9, MARGIN = 24;
 
 /** The place of each image is asked for when the map is shown first. */
 export function mapView(page) {
-  const canvas = $("map"), context = canvas.getContext("2d"), pictures = new Map();
+  const canvas = $("map"), context = canvas.getContext("2d");
   let places = null, placed = "", asking = false, view = null, whole = 1, extent = { x: 1, y: 1 }, lasso = null, drag = null, waiting = false, colors = new Map();
 
   async function fetchPlaces() {
@@ -53,16 +53,13 @@ export function mapView(page) {
     context.setTransform(ratio, 0, 0, ratio, 0, 0);
     context.clearRect(0, 0, width, height);
     const seen = new Map(), count = Math.min(state.rows, places.length / 2);
-    let inside = 0;
     for (let row = 0; row < count; row++) {
       const [x, y] = at(row);
-      if (x < -PICTURE || y < -PICTURE || x > width + PICTURE || y > height + PICTURE) continue;
+      if (x < -DOT || y < -DOT || x > width + DOT || y > height + DOT) continue;
       const where = state.shownIn(row), unsure = state.chance(row) < 0.7 * STEPS && where !== UNKNOWN, key = 2 * where + unsure;
       if (!seen.has(key)) seen.set(key, { where, unsure, rows: [] });
       seen.get(key).rows.push(row, x, y);
-      inside++;
     }
-    const showPictures = inside <= FEW;
     for (const { where, unsure, rows } of seen.values()) {
       const name = where < 0 ? "--soft" : colorOf(state, where).slice(4, -1);
       if (!colors.has(name)) colors.set(name, style.getPropertyValue(name));
@@ -70,7 +67,6 @@ export function mapView(page) {
       context.globalAlpha = where === NONE || where === UNKNOWN ? 0.55 : 1;
       context.beginPath();
       for (let i = 0; i < rows.length; i += 3) {
-        if (showPictures && drawPicture(rows[i], rows[i + 1], rows[i + 2])) continue;
         const size = unsure ? DOT - 1 : DOT;
         context.rect(rows[i + 1] - size, rows[i + 2] - size, 2 * size, 2 * size);
       }
@@ -83,7 +79,7 @@ export function mapView(page) {
     for (const image of selected) {
       const row = state.rowOf.get(image);
       if (row >= count) continue;
-      const [x, y] = at(row), size = showPictures ? PICTURE / 2 : DOT + 2.5;
+      const [x, y] = at(row), size = DOT + 2.5;
       context.rect(x - size, y - size, 2 * size, 2 * size);
     }
     context.stroke();
@@ -94,27 +90,9 @@ export function mapView(page) {
     context.stroke();
   }
 
-  /** The picture of a point, in the color of its class; false if it has not been loaded yet. */
-  function drawPicture(row, x, y) {
-    const image = page.state.image[row], known = pictures.get(image);
-    if (!known) {
-      if (pictures.size > 600) pictures.clear();
-      const picture = new Image();
-      picture.onload = refresh;
-      picture.src = `/thumb/${image}?of=${page.state.pile}`;
-      pictures.set(image, picture);
-      return false;
-    }
-    if (!known.complete || !known.naturalWidth) return false;
-    const side = Math.min(known.naturalWidth, known.naturalHeight), half = PICTURE / 2;
-    context.fillRect(x - half - 2, y - half - 2, PICTURE + 4, PICTURE + 4);
-    context.drawImage(known, (known.naturalWidth - side) / 2, (known.naturalHeight - side) / 2, side, side, x - half, y - half, PICTURE, PICTURE);
-    return true;
-  }
-
   /** The row whose point is nearest to a place, if it is near. */
   function rowAt(x, y) {
-    let best = -1, least = Math.max(NEAR, pictures.size && view.scale > whole ? PICTURE / 2 : 0) ** 2;
+    let best = -1, least = NEAR ** 2;
     for (let row = 0; row < Math.min(page.state.rows, places.length / 2); row++) {
       const [px, py] = at(row), apart = (px - x) ** 2 + (py - y) ** 2;
       if (apart < least) [best, least] = [row, apart];

@@ -24,6 +24,7 @@ from semishot.label.session import LabelingSession, NotReadyError
 from semishot.sorter.audit import audit_event
 from semishot.sorter.label_events import ConflictError
 from semishot.sorter.labels import LostDatabaseError
+from semishot.sorter.moving.move_files import undo
 from semishot.sorter.page_images import LOOK
 from semishot.sorter.requests import How
 from semishot.system.files import own_text
@@ -214,7 +215,9 @@ class Pages:
         return {"files": count, **_shown(problems)}
 
     def undo(self, body: NoBody) -> dict[str, Any]:
-        done = finish.undo_sorting(self.session)
+        request = self.images.request
+        done = undo(request.folder, request.pile)
+        self.session.reader.look_again.set()
         return {"said": done.line(), "files": done.count, **_shown(done.problems)}
 
     def table(self, request: Request) -> Response:

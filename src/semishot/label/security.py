@@ -15,10 +15,11 @@ import socket
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from urllib.parse import parse_qs, urlsplit
+from urllib.parse import urlsplit
 
 import platformdirs
-from starlette.datastructures import Headers, MutableHeaders
+from starlette.datastructures import MutableHeaders
+from starlette.requests import Request
 from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -121,17 +122,16 @@ class Doorkeeper:
 
     def _check(self, scope: Scope) -> tuple[str | None, tuple[int, str] | None]:
         """A cookie to set, and a status and text if the request is refused."""
-        headers = Headers(scope=scope)
+        request = Request(scope)
+        headers, path = request.headers, request.url.path
         if not self._host_is_ours(headers):
             return None, (421, "this is not the address of `semishot label`\n")
-        if not self._origin_is_ours(headers, scope["method"], scope["path"]):
+        if not self._origin_is_ours(headers, request.method, path):
             return None, (403, "only the page of `semishot label` may ask this\n")
-        if self.guard.knows(_cookies(headers).get(self.cookie, "")):
+        if self.guard.knows(request.cookies.get(self.cookie, "")):
             return None, None
-        secret = None
-        if scope["method"] == "GET" and scope["path"] == "/":
-            query = parse_qs(scope["query_string"].decode("latin-1"))
-            secret = self.guard.admit(query.get("token", [""])[0])
+        begins = request.method == "GET" and path == "/"
+        secret = self.guard.admit(request.query_params.get("token", "")) if begins else None
         if secret is None:
             return None, (401, USED)
         attributes = f"Max-Age={BROWSER_DAYS * 86400}; Path=/; HttpOnly; SameSite=Strict"
@@ -162,11 +162,6 @@ class Doorkeeper:
         if method in ("GET", "HEAD"):
             return origin in (None, ours) and (path == "/" or site in (None, "none", "same-origin"))
         return origin == ours and site in (None, "same-origin")
-
-
-def _cookies(headers: Mapping[str, str]) -> dict[str, str]:
-    pairs = (part.partition("=") for part in headers.get("cookie", "").split(";"))
-    return {name.strip(): value.strip() for name, _, value in pairs}
 
 
 def _with_headers(send: Send, cookie: str | None) -> Send:
