@@ -1,7 +1,6 @@
 """Output that cannot be written: closed, full, or read by nobody."""
 
 import os
-import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -10,18 +9,6 @@ from pathlib import Path
 import pytest
 
 from semishot.commands.main import main
-
-OCCUPIED = """\
-import os, sys
-from semishot.commands.exit_codes import occupy_descriptors
-occupy_descriptors()
-with open(sys.argv[1], "w") as table:
-    os.write(2, b"a warning of a library in C\\n")
-    print("a result", flush=True)
-    print("a warning", file=sys.stderr)
-    sys.stdin.read()
-    sys.exit(table.fileno() < 3)
-"""
 
 
 @contextmanager
@@ -85,13 +72,3 @@ def test_stderr_that_cannot_be_written_does_not_change_the_code(unread):
         assert code_of("data", "verify", "nothing") == 2
     with replaced("stderr", unread):
         assert code_of("data", "verify", "nothing") == 2
-
-
-@pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
-def test_no_file_takes_the_place_of_a_closed_stream(closed, tmp_path):
-    """`2>&-` would put the warnings of libraries into the table of predictions."""
-    table = tmp_path / "table.csv"
-    command = ["sh", "-c", f'exec "$@" {closed}', "sh", sys.executable, "-c", OCCUPIED, str(table)]
-    found = subprocess.run(command, capture_output=True, stdin=subprocess.DEVNULL, check=False)
-    assert found.returncode == 0
-    assert table.read_text() == ""

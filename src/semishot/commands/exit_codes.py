@@ -6,7 +6,6 @@ import select
 import signal
 import sys
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from types import FrameType
@@ -27,8 +26,6 @@ NO_SUCH_PATH = {
 }
 """Errors about a given path, not about the system."""
 FORBIDDEN = {errno.EACCES, errno.EPERM, errno.EROFS}
-APART_SECONDS = 0.5
-"""Two signals in less time count as one: `timeout` sends them to a process and then to its group."""
 STDOUT = "stdout"
 """The name of the file in an error about it."""
 
@@ -70,16 +67,13 @@ def _raised_signals(received: list[int]) -> Iterator[None]:
     Not inside an import: libraries in C++ that begin to load abort the process if one is raised there.
     A second Ctrl-C ends the process at once. Nothing is lost by that: files appear whole.
     """
-    first = 0.0
 
     def handle(number: int, frame: FrameType | None) -> None:
-        nonlocal first
         received.append(number)
         if len(received) > 1:
-            if number == signal.SIGINT and time.monotonic() > first + APART_SECONDS:
+            if number == signal.SIGINT:
                 _end_at_once(received[0])
             return
-        first = time.monotonic()
         while frame is not None:
             if frame.f_code.co_filename == "<frozen importlib._bootstrap>":
                 _end_at_once(number)
@@ -129,17 +123,6 @@ def _refusal(error: OSError) -> str:
         **dict.fromkeys(FORBIDDEN, "; allow it, or choose another folder"),
     }
     return f"{where}{error.strerror or error}{advice.get(error.errno or 0, '')}"
-
-
-def occupy_descriptors() -> None:
-    """Open as /dev/null what the shell has closed (`2>&-`): the next file opened would take its place.
-
-    What libraries print to descriptor 2 would end in that file, a table of predictions for instance.
-    """
-    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
-        if getattr(sys, name) is None:
-            opened = os.open(os.devnull, os.O_RDWR)  # the lowest that is free
-            setattr(sys, name, os.fdopen(opened, mode, encoding="utf-8", closefd=False))
 
 
 @contextmanager

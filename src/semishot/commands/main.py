@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from semishot import __version__
-from semishot.commands.exit_codes import end_on_signals, occupy_descriptors, one_line_errors
+from semishot.commands.exit_codes import end_on_signals, one_line_errors
 from semishot.errors import InputError, needing_extra
 from semishot.system.processes import keep_freed_memory, note_left
 
@@ -42,7 +42,6 @@ def main(arguments: list[str] | None = None) -> None:
     words = sys.argv[1:] if arguments is None else arguments
     note_left(LEFT.get(" ".join(words[:2]), LEFT.get(" ".join(words[:1]), "")))
     if arguments is None:
-        occupy_descriptors()
         end_on_signals()
         if words != ["--version"]:
             all_commands()  # here, where a signal ends the process at once

@@ -102,7 +102,8 @@ def write_whole(path: Path, content: bytes | str) -> None:
     """Write a file, in UTF-8 if `content` is text: readers see the old file or the new one."""
     if not path.name:
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
-    check_replaceable(path)
+    if path.is_fifo() or path.is_socket() or path.is_char_device() or path.is_block_device():
+        raise InputError(f"{path} is not a regular file; choose another name")
     temporary = _beside(path, "tmp")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -134,14 +135,6 @@ def append_line(path: Path, text: str) -> None:
     """Add a line to a file, created if needed."""
     with path.open("ab") as file:
         file.write(f"{text}\n".encode())
-
-
-def check_replaceable(path: Path) -> None:
-    """Refuse to replace a pipe or a device. A link may be replaced; renaming onto a folder fails."""
-    if os.path.lexists(path):
-        mode = path.lstat().st_mode
-        if not (stat.S_ISREG(mode) or stat.S_ISLNK(mode) or stat.S_ISDIR(mode)):
-            raise InputError(f"{path} is not a regular file; choose another name")
 
 
 def check_own(path: Path) -> None:
