@@ -6,8 +6,6 @@ import numpy as np
 import pandas as pd
 import pytest
 import sklearn
-from sklearn.calibration import CalibratedClassifierCV
-from sklearn.frozen import FrozenEstimator
 from sklearn.metrics import (
     accuracy_score,
 )
@@ -203,17 +201,3 @@ def test_weights_are_routed_through_pipelines_and_validation():
         assert same(steps[-1], plain, scaled)
         found = cross_validate(steps, x, y, params={"sample_weight": weights}, cv=3)
         assert min(found["test_score"]) > 0.6
-
-
-# Traps, and what to do instead (docs/estimator.md)
-
-
-def test_instead_a_fitted_classifier_is_calibrated_on_other_labels():
-    x, _, told = data(named=0)
-    fitted = PrototypeClassifier().fit(x, labels(told, "strings"))
-    new, known, _ = data(seed=1)
-    members = known < 3
-    calibrated = CalibratedClassifierCV(FrozenEstimator(fitted))
-    calibrated.fit(new[members], NAMES[known[members]])
-    assert list(calibrated.classes_) == list(fitted.classes_)
-    assert calibrated.predict_proba(new).shape == (len(new), 3)

@@ -79,7 +79,7 @@ def test_the_example_of_the_estimator_shows_what_the_pile_buys(capsys):
     run("\n".join(codes), "docs/estimator.md")
     message, together, alone, refined, searched = capsys.readouterr().out.strip().split("\n")
     assert re.fullmatch(r"\{'refiner': .+\}", searched)
-    assert "one label per class: nothing could be held out" in message
+    assert "one label per class leaves none to check with" in message
     right = [int(re.search(r"(\d+)%", line)[1]) for line in (together, alone, refined)]
     assert right[0] > 90
     assert right[1] + 5 < right[2]

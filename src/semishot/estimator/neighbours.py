@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.sparse import csr_array
 
-from semishot.estimator.spaces import Array, Space, blocks, dense, evenly_spaced, nearest
+from semishot.estimator.spaces import Array, Space, blocks, evenly_spaced, nearest
 
 FEWEST, MOST, PRODUCTS = 500, 3000, 4e10
 """Rows of a graph, and how many products of numbers may compare it with the pile."""
@@ -79,10 +79,14 @@ def arriving(near: Near, degrees: Array, arrived: Array) -> Array:
         weights, indices = near.weights[:, :count], near.indices[:, :count]
         own = np.maximum(2 * weights.sum(1, keepdims=True), TINY)  # (C, 1)
         scaled = weights * passed_on * 2 / np.sqrt(own * degrees[number][indices])  # (C, k)
-        size, starts = len(near.copy), np.arange(len(near.copy) + 1) * scaled.shape[1]
-        edges = csr_array((scaled.ravel(), indices.ravel(), starts), shape=(size, arrived.shape[1]))
-        found[number] = edges @ arrived[number]
+        found[number] = edges(scaled, indices, arrived.shape[1]) @ arrived[number]
     return found
+
+
+def edges(weights: Array, indices: Array, size: int) -> csr_array:
+    """(C, k), (C, k) -> (C, L)."""
+    starts = np.arange(len(weights) + 1) * weights.shape[1]
+    return csr_array((weights.ravel(), indices.ravel(), starts), shape=(len(weights), size))
 
 
 @dataclass(frozen=True)
@@ -104,14 +108,11 @@ class NeighbourGraph:
         found = []
         for count, _, _ in WALKS:
             weights = self.near.weights[:, :count]
-            size, columns = len(self.rows), self.near.indices[:, : weights.shape[1]].ravel()
-            starts = np.arange(size + 1) * weights.shape[1]
-            one_way = csr_array((weights.ravel(), columns, starts), shape=(size, size))
+            one_way = edges(weights, self.near.indices[:, :count], len(self.rows))
             both = csr_array(one_way + one_way.T)
-            degree = np.maximum(both.sum(1), TINY)
-            edges: Any = both.tocoo()
-            row, column = edges.coords
-            scaled = edges.data / np.sqrt(degree[row] * degree[column])
+            degree, pairs = np.maximum(both.sum(1), TINY), both.tocoo()
+            row, column = pairs.coords
+            scaled = pairs.data / np.sqrt(degree[row] * degree[column])
             found.append((csr_array((scaled, (row, column)), shape=both.shape), degree))
         return found
 
@@ -122,15 +123,13 @@ class NeighbourGraph:
 
     def spread(self, seeds: Array) -> Array:
         """(L, N) -> for each of `WALKS` (3, L, N): sum over steps t of a^t S^t seeds, what arrives."""
-        found = np.empty((len(WALKS), *seeds.shape))
-        for number, ((_, passed_on, steps), (weights, _)) in enumerate(
-            zip(WALKS, self._walks, strict=True)
-        ):
+        found = []
+        for (_, passed_on, steps), (weights, _) in zip(WALKS, self._walks, strict=True):
             arrived = seeds
             for _ in range(steps):
                 arrived = seeds + passed_on * (weights @ arrived)
-            found[number] = arrived
-        return found
+            found.append(arrived)
+        return np.stack(found)
 
 
 def neighbour_graph(features: Any, space: Space, most: int | None = None) -> NeighbourGraph:
@@ -141,7 +140,7 @@ def neighbour_graph(features: Any, space: Space, most: int | None = None) -> Nei
     most = int(np.clip(affordable, FEWEST, MOST)) if most is None else max(most, 2)
     if len(ranking) > most:
         ranking = ranking[evenly_spaced(len(ranking), most)]
-    rows = space(dense(features[ranking]))
+    rows = space(features[ranking])
     near = find_near(rows, rows, SAME)
     seventh = float(np.median(near.cosines[:, min(6, near.cosines.shape[1] - 1)]))
     same = min(SAME, 1 - COPY * (1 - seventh))

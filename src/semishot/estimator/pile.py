@@ -123,24 +123,25 @@ class LabeledPile:
         shared = learned_rule().summarize(numbers, context, held_out, given)
         model = RuleModel(self.space, known.reference, shared)
         answer, of_labels = model(self.features, self.near), answer_of(shared, held_out)
+        summary = held_out_summary(of_labels.classes, given)
         right = of_labels.classes[np.arange(len(given)), given]
         return Learned(
             model,
             np.sort(answer.log_odds[unknown]),
-            message_of(count, given, of_labels),
-            held_out_summary(of_labels.classes, given),
+            message_of(count, summary),
+            summary,
             doubts(of_labels, special[held], given),
             answer,
             float(np.log(np.maximum(right, SMALLEST)).sum() / max(len(given), 1)),
         )
 
 
-def message_of(pile: int, given: Array, of_labels: Answer) -> str:
+def message_of(pile: int, held_out: HeldOut | None) -> str:
     """How the pile was used, and whether labels held out in turn are predicted right, in words."""
-    used = (
-        f"{pile:,} unlabeled examples are used" if pile else "no unlabeled examples: labels alone"
-    )
-    if not len(given):
-        return f"{used}; one label per class: nothing could be held out as a check, so cutoffs are wide"
-    right = int((of_labels.classes.argmax(1) == given).sum())
-    return f"{used}; {right} of {len(given)} labels are predicted right by the others"
+    used = f"{pile:,} unlabeled examples are used" if pile else "only labels are used"
+    if held_out is None:
+        return (
+            f"{used}; one label per class leaves none to check with: a second makes cutoffs surer"
+        )
+    right = round(held_out.accuracy * held_out.examples)
+    return f"{used}; {right} of {held_out.examples} labels are predicted right by the others"
