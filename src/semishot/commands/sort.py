@@ -93,7 +93,8 @@ def audit(
     if rows:
         print(
             f"{len(rows):,} images to look at are in {printable(str(out / 'audit.csv'))}: write right, "
-            "wrong or the right class into its column correct, and run this again."
+            "wrong or the right class into its column correct, and run this again. Or see them one by one: "
+            f"`semishot label PILE --out {printable(str(out))}`, Check."
         )
 
 

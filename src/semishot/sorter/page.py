@@ -123,7 +123,7 @@ def as_html(page: PilePage) -> str:
                 *(readable(p.item.shown), page.images.link(p.item), small.get(p.item, "")),
                 pictures[p.item].large if p.item in pictures else "",
                 *(index.get(p.nearest_class, -1), index.get(p.runner_up, -1)),
-                *(round(p.probability, 4), round(p.stranger_probability, 4), int(p.stranger)),
+                *(p.probability, p.stranger_probability, int(p.stranger)),
             ]
             for p in predictions
         ]

@@ -28,6 +28,8 @@ COLUMNS = (
 )
 TABLE_COLUMNS = (*COLUMNS, CORRECT)
 """Of predictions.csv, which is read back: CORRECT is for the user to fill in."""
+DIGITS = 4
+"""Of probabilities: all counts are sums of these rounded ones, so they follow from the table."""
 FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n")
 """First characters of a cell that a spreadsheet would execute."""
 
@@ -60,8 +62,8 @@ class Prediction:
 
     def cells(self) -> dict[str, Any]:
         values = (
-            *(self.item.shown, self.label, self.nearest_class, round(self.probability, 4)),
-            *(round(self.stranger_probability, 4), self.runner_up),
+            *(self.item.shown, self.label, self.nearest_class, self.probability),
+            *(self.stranger_probability, self.runner_up),
             STRANGER if self.stranger else "accept",
         )
         return dict(zip(COLUMNS, values, strict=True))
@@ -87,10 +89,10 @@ def predictions_of(
             Prediction(
                 item,
                 names[row[0]],
-                float(classes[row[0]]),
+                round(float(classes[row[0]]), DIGITS),
                 names[row[1] if last > 1 else last],
                 bool(out),
-                float(stranger),
+                round(float(stranger), DIGITS),
             )
         )
     return predictions

@@ -14,7 +14,7 @@ from semishot.sorter.listing import STRANGER
 from semishot.sorter.moving.journal import SORTED, undo_command
 from semishot.sorter.moving.move_files import Outcome
 from semishot.sorter.out_folder import PREDICTIONS, REPORT, SKIPPED
-from semishot.sorter.predictions import Prediction
+from semishot.sorter.predictions import DIGITS, Prediction
 
 if TYPE_CHECKING:  # they import scipy
     from semishot.estimator.answers import HeldOut
@@ -169,9 +169,9 @@ def summarize(fitted: "FittedPile", notes: Sequence[str], asked: Sequence[int]) 
         accepted={name: decided[name] for name in names},
         strangers=decided[STRANGER],
         likely_strangers=_likely_strangers(fitted),
-        missed_strangers=round(missed, 1),
-        lost_members=round(lost, 1),
-        likely_wrong=round(lost + sum(1 - prediction.sure for prediction in kept), 1),
+        missed_strangers=round(missed, DIGITS),
+        lost_members=round(lost, DIGITS),
+        likely_wrong=round(lost + sum(1 - prediction.sure for prediction in kept), DIGITS),
         reject=fitted.classifier.parameters.reject,
         skipped=len(fitted.rows.skipped),
         message=learned.message,
@@ -197,8 +197,11 @@ def _likely_strangers(fitted: "FittedPile") -> dict[str, float]:
     times = (len(pile) - known) / max(distinct, 1)
     low, high = (expected + times * (end - count.expected) for end in (count.low, count.high))
     ends = max(0.0, min(low, expected)), min(float(len(pile)), max(high, expected))
-    numbers = zip(("expected", "low", "high"), (expected, *ends), strict=True)
-    return {name: round(number, 1) for name, number in numbers}
+    return {
+        "expected": round(expected, DIGITS),
+        "low": round(ends[0], 1),
+        "high": round(ends[1], 1),
+    }
 
 
 def _doubts(fitted: "FittedPile") -> list[str]:

@@ -73,18 +73,6 @@ def test_what_changed_is_moved_from_where_it_is_and_one_undo_restores_all(how, t
     assert not (tmp_path / "out/sorted").exists()
 
 
-def test_nothing_is_overwritten(how, tmp_path):
-    wanted = make_pile(tmp_path)
-    there = tmp_path / "out/sorted/cat/X.jpg"
-    there.parent.mkdir(parents=True)
-    there.with_name("x.jpg").write_text("mine")
-    complete(plan(tmp_path / "out", how, wanted))
-    assert there.with_name("x.jpg").read_text() == "mine"
-    assert sorted_names(tmp_path) == TARGETS | {"cat/x~3.jpg"}
-    undo(tmp_path / "out")
-    assert sorted_names(tmp_path) == {"cat/x.jpg"}
-
-
 def test_what_has_changed_is_left_and_named(tmp_path):
     wanted = make_pile(tmp_path)
     ready = plan(tmp_path / "out", "move", wanted)
@@ -131,13 +119,6 @@ def test_a_full_disk_ends_the_work_which_goes_on_later(tmp_path, monkeypatch):
     assert {k: v[:2] for k, v in state(tmp_path).items()} == {k: v[:2] for k, v in before.items()}
 
 
-def test_what_a_kill_left_of_a_journal_is_removed_by_the_next_one(tmp_path):
-    wanted = make_pile(tmp_path)
-    (tmp_path / "out/.undo.json.123.tmp").write_text("{")
-    complete(plan(tmp_path / "out", "copy", wanted))
-    assert not list((tmp_path / "out").glob(".*"))
-
-
 @pytest.fixture
 def no_hard_links(monkeypatch):
     def refuse(*names, **options):
@@ -161,16 +142,6 @@ def test_the_longest_names_are_sorted_and_put_back(how, tmp_path):
     assert len(sorted_names(tmp_path)) == 2
     assert undone(tmp_path / "out") == (2, [])
     assert state(tmp_path) == before
-
-
-def test_the_last_copy_of_an_image_is_kept(tmp_path):
-    wanted = make_pile(tmp_path)
-    complete(plan(tmp_path / "out", "copy", wanted))
-    wanted[2][0].unlink()
-    count, (problem,) = undone(tmp_path / "out")
-    assert count == 3
-    assert "it is kept" in problem
-    assert sorted_names(tmp_path) == {"dog/c.jpg"}
 
 
 def test_a_folder_that_is_a_link_to_elsewhere_is_refused(how, tmp_path):

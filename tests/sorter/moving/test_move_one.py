@@ -11,7 +11,7 @@ from semishot.sorter.moving.journal import read_journal
 from semishot.sorter.moving.move_files import complete, undo
 from semishot.sorter.summary import Classified, named
 from support.commands import printed
-from support.four_files import digest, make_pile, plan, undone
+from support.four_files import make_pile, plan, undone
 from support.own_images import DRAWN, folders
 
 
@@ -42,16 +42,6 @@ def forbid(monkeypatch):
 # Links and other nodes
 
 
-def test_a_copy_of_a_linked_image_is_removed(tmp_path):
-    make_pile(tmp_path)
-    link = tmp_path / "pile/link.jpg"
-    link.symlink_to(tmp_path / "pile/c.jpg")
-    complete(plan(tmp_path / "out", "copy", [(link, "cat", digest(link))]))
-    assert not (tmp_path / "out/sorted/cat/link.jpg").is_symlink()
-    assert undone(tmp_path / "out") == (1, [])
-    assert link.is_symlink()
-
-
 def test_a_pile_that_leads_to_the_sorted_files_loses_none(tmp_path):
     """Then source and target are one and the same file."""
     wanted = make_pile(tmp_path)
@@ -68,17 +58,6 @@ def test_a_pile_that_leads_to_the_sorted_files_loses_none(tmp_path):
     found = undo(tmp_path / "out", tmp_path)
     assert "it is" in found.problems[0]
     assert target.read_bytes() == content
-
-
-def test_a_pile_that_has_moved_behind_a_link_is_named_below(tmp_path):
-    wanted = make_pile(tmp_path)
-    complete(plan(tmp_path / "out", "move", wanted))
-    (tmp_path / "pile").rename(tmp_path / "moved")
-    (tmp_path / "pile").symlink_to(tmp_path / "moved")
-    count, problems = undone(tmp_path / "out")
-    assert (count, len(problems)) == (0, 4)
-    assert undo(tmp_path / "out", tmp_path / "moved").count == 4
-    assert (tmp_path / "moved/a/x.jpg").exists()
 
 
 # One file's problem
