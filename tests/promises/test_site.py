@@ -55,8 +55,8 @@ def test_pages_load_nothing_from_elsewhere(site):
 def test_axe_finds_nothing(site, chromium, scheme):
     """On a page of each kind: names, contrast, headings, tables that scroll, links among words."""
     axe = pytest.importorskip("axe_playwright_python.sync_playwright").Axe()
-    page = chromium.new_page(viewport={"width": 1200, "height": 800}, color_scheme=scheme)
-    for name in ("index", "sort_photographs", "cli", "results", "api/estimator", "changelog"):
+    page = chromium.new_page(viewport={"width": 1280, "height": 800}, color_scheme=scheme)
+    for name in ("index", "sort_photographs", "cli", "results", "api/estimator", "clusters"):
         page.goto((site / f"{name}.html").as_uri())
         page.wait_for_selector(".md-search[aria-label]", state="attached")
         assert [v["id"] for v in axe.run(page).response["violations"]] == [], name
