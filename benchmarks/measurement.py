@@ -7,9 +7,10 @@ import sys
 import time
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
-from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import torch
 
 from semishot.system.devices import device_name, pick_device
 from semishot.system.files import write_json
@@ -17,10 +18,8 @@ from semishot.system.processes import keep_freed_memory
 from semishot.training.run_folder import versions
 from summarize import table
 
-if TYPE_CHECKING:
-    import torch
-
 RESULTS = Path(__file__).parents[1] / "results" / "speed"
+CPU = torch.device("cpu")
 
 Rows = list[dict[str, Any]]
 Measure = Callable[..., dict[str, Any]]
@@ -28,10 +27,7 @@ Measure = Callable[..., dict[str, Any]]
 
 
 def time_in_turns(
-    works: Mapping[Any, Callable[[], object]],
-    device: "torch.device",
-    rounds: int,
-    seconds: float,
+    works: Mapping[Any, Callable[[], object]], device: torch.device, rounds: int, seconds: float
 ) -> dict[Any, float]:
     """Median seconds of each work. They take turns, so that a busy machine slows all of them alike.
 
@@ -53,38 +49,27 @@ def time_in_turns(
     return {name: statistics.median(times) for name, times in taken.items()}
 
 
-def wait(device: "torch.device") -> None:
+def wait(device: torch.device) -> None:
     if device.type == "cuda":
-        import torch
-
         torch.cuda.synchronize(device)
 
 
 def result(
-    benchmark: str,
-    device: "torch.device | None",
-    quick: bool,
-    settings: dict[str, Any],
-    rows: Rows,
+    benchmark: str, device: torch.device, quick: bool, settings: dict[str, Any], rows: Rows
 ) -> dict[str, Any]:
-    """device: None for the CPU, if torch computes nothing."""
-    return {
-        **about(benchmark, device_name(device) if device else f"{platform.machine()} CPU"),
-        "device_type": device.type if device else "cpu",
-        "quick": quick,
-        "settings": settings,
-        "rows": rows,
-    }
+    about = about_tasks(benchmark, device, device_type=device.type, quick=quick)
+    return {**about, "settings": settings, "rows": rows}
 
 
-def about(benchmark: str, device: str) -> dict[str, Any]:
-    """How and when it was made."""
+def about_tasks(benchmark: str, device: torch.device = CPU, **more: Any) -> dict[str, Any]:
+    """What a result file says of how it was made, and what is measured."""
     return {
         "benchmark": benchmark,
-        "device": device,
+        "device": device_name(device),
         "processor": processor(),
         "versions": versions(),
         "date": datetime.now(UTC).strftime("%Y-%m-%d"),
+        **more,
     }
 
 
@@ -94,13 +79,6 @@ def processor() -> str:
     lines = cpuinfo.read_text(encoding="utf-8").splitlines() if cpuinfo.exists() else []
     names = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
     return f"{names[0]}, {len(names)} cores" if names else platform.machine()
-
-
-def about_tasks(benchmark: str, **more: Any) -> dict[str, Any]:
-    """What a file of results/classifier says of how it was made, and what is measured."""
-    import torch
-
-    return {**about(benchmark, device_name(torch.device("cpu"))), **more}
 
 
 def command(name: str, measure: Measure, **flags: dict[str, Any]) -> None:
@@ -119,7 +97,7 @@ def command(name: str, measure: Measure, **flags: dict[str, Any]) -> None:
         parser.add_argument(f"--{flag}", **described)
     given = parser.parse_args()
     keep_freed_memory()  # as the command does; every contender gains by it
-    device = pick_device(given.device) if find_spec("torch") else None
+    device = pick_device(given.device)
     found = measure(device, given.quick, **{flag: getattr(given, flag) for flag in flags})
     print(table(found))
     out = given.out or (None if given.quick else RESULTS / f"{name}-{found['device_type']}.json")

@@ -55,8 +55,13 @@ def measure(device: torch.device, quick: bool) -> dict[str, Any]:
             works["our fleet", runs] = fleet_updates(model, runs, shape, images, many)
         with torch.backends.cudnn.flags(enabled=True, benchmark=True):
             taken = time_in_turns(works, device, rounds, seconds)
-        each = {who: taken[who] / counts[who] / who[1] for who in works}
-        rows += table_rows(case, each)
+        each = {who: taken[who] / counts[who] / who[1] for who in works}  # seconds
+        for (contender, runs), own in each.items():
+            about = {"case": case, "contender": contender, "runs": runs}
+            times = each["eager loop", 1] / own
+            rows.append(
+                {**about, "us_per_update_and_run": own * 1e6, "times_faster_than_eager": times}
+            )
     settings = {
         "image": [1, 28, 28],
         "filters": 64,
@@ -83,20 +88,6 @@ def fleet_updates(
     chunk = Chunk(episodes, None, [1e-3] * updates)
     run = chunk_runner(fleet, build_optimizer(recipe, fleet), images, shape, chunk)
     return lambda: run(chunk)()
-
-
-def table_rows(case: str, seconds: dict[Contender, float]) -> Rows:
-    """From seconds per update and run."""
-    return [
-        {
-            "case": case,
-            "contender": contender,
-            "runs": runs,
-            "us_per_update_and_run": each * 1e6,
-            "times_faster_than_eager": seconds["eager loop", 1] / each,
-        }
-        for (contender, runs), each in seconds.items()
-    ]
 
 
 if __name__ == "__main__":
