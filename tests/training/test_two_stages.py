@@ -1,6 +1,8 @@
 """Fleets that begin as classifiers: both stages, interrupted in either, and what they share."""
 
 import json
+import re
+import shutil
 import subprocess
 import sys
 from dataclasses import replace
@@ -64,6 +66,16 @@ def whole(tiny_pool, tmp_path_factory) -> Path:
         patch.setattr(loop, "CHUNK", FEW)
         train_fleet(two_stages(tiny_pool), tiny_pool, folder)
     return folder
+
+
+def test_the_lines_of_pytorch_in_the_documents_load_it(whole, tmp_path, monkeypatch):
+    shutil.copytree(whole, tmp_path / "runs" / "mine")
+    page = (Path(__file__).parents[2] / "docs" / "training.md").read_text(encoding="utf-8")
+    (code,) = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    monkeypatch.chdir(tmp_path)
+    space: dict[str, object] = {}
+    exec(compile(code, "training.md", "exec"), space)
+    assert space["features"].shape == (len(MEMBERS), 8, RECIPE.filters)
 
 
 def test_the_time_of_both_stages_is_written_down(whole):

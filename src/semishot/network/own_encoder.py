@@ -2,7 +2,7 @@
 
 The contract: CLASS(channels) is a module that maps pixels from 0 to 1, (B, C, H, W), to features (B, D). It
 may be any network whose operations `torch.func.vmap` knows, batch norm among them; nothing in it need know
-of runs. `examples/resnet12.py` is one.
+of runs, and frozen parameters stay as they are. `examples/resnet12.py` is one.
 Letters: R runs, B images per run, C channels, H x W pixels, D features.
 """
 
