@@ -46,15 +46,6 @@ def test_text_has_words_to_the_left_and_numbers_to_the_right():
     ]
 
 
-def test_markdown_has_a_rule_that_aligns_numbers_to_the_right():
-    assert render.grid_as_markdown(GRID).splitlines() == [
-        "| model | a | long header |",
-        "| --- | ---: | ---: |",
-        "| x | 12.50 | 1 |",
-        "| longer | 3.00 | - |",
-    ]
-
-
 def test_a_section_is_title_notes_captioned_grids_findings_and_origin():
     facts = {"split seeds": "Split seeds 0 to 2", "recipe": "good", "device": "a; b", "mixed": "x"}
     commands = ["semishot data prepare", "semishot again"]
