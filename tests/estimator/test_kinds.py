@@ -80,15 +80,6 @@ def test_a_few_copies(count):
     assert [len(kind.rows) for kind in kinds] == [LEAST] * (count == LEAST)
 
 
-def test_few_features_have_kinds_too():
-    rng = np.random.default_rng(3)
-    truth = np.repeat([0, 1, 2], 20)
-    rows = 10 * np.eye(3)[truth][:, :2] + 0.3 * rng.normal(size=(60, 2))
-    kinds = find_kinds(rows, space_of(rows))
-    assert all(len(set(truth[kind.rows])) == 1 for kind in kinds)
-    assert {int(truth[kind.rows[0]]) for kind in kinds} == {0, 1, 2}
-
-
 def test_the_classifier_proposes_a_crowd_that_nobody_has_named():
     rows, truth = crowds([40, 40, 30], seed=5)
     labels = np.full(len(truth), -1)

@@ -5,14 +5,12 @@ import warnings
 import numpy as np
 import pandas as pd
 import pytest
-import sklearn
 from sklearn.metrics import (
     accuracy_score,
 )
 from sklearn.model_selection import (
     GridSearchCV,
     cross_val_score,
-    cross_validate,
 )
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
@@ -185,19 +183,3 @@ def test_only_the_ratios_of_weights_count(rule):
         scaled = PrototypeClassifier(rule).fit(x, told, np.full(len(told), scale))
         assert np.allclose(scaled.stranger_proba_, plain.stranger_proba_, atol=1e-6)
         assert same(scaled, plain, x)
-
-
-def test_weights_are_routed_through_pipelines_and_validation():
-    x, _, told = data()
-    y = labels(told, "strings")
-    weights = np.where(np.arange(len(y)) % 4 == 0, 0.0, 1.0)
-    scaled = StandardScaler().fit_transform(x)
-    plain = PrototypeClassifier().fit(scaled, y, weights)
-    with sklearn.config_context(enable_metadata_routing=True):
-        routed = PrototypeClassifier().set_fit_request(sample_weight=True)
-        routed.set_score_request(sample_weight=True)
-        steps = make_pipeline(StandardScaler().set_fit_request(sample_weight=False), routed)
-        steps.fit(x, y, sample_weight=weights)
-        assert same(steps[-1], plain, scaled)
-        found = cross_validate(steps, x, y, params={"sample_weight": weights}, cv=3)
-        assert min(found["test_score"]) > 0.6

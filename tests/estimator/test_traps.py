@@ -1,7 +1,5 @@
 """Where a classifier of piles would fail without a word: each trap is a promise."""
 
-import pickle
-
 import numpy as np
 import pytest
 from scipy.sparse import csr_matrix
@@ -156,14 +154,6 @@ def test_a_copy_of_a_fitted_row_is_answered_as_that_row(refiner):
     sure = np.abs(fitted.stranger_proba(x) - fitted.cutoff_) > 1e-5  # the cutoff is that of a row
     assert (fitted.predict(x) == fitted.transduction_[unlabeled])[sure].all()
     assert sure.mean() > 0.9
-
-
-def test_a_pickled_classifier_is_the_same():
-    x, y, _ = pile()
-    fitted = PrototypeClassifier(reject="auto").fit(x, y)
-    again = pickle.loads(pickle.dumps(fitted))
-    assert np.array_equal(again.predict_proba(x), fitted.predict_proba(x))
-    assert again.missed_strangers() == fitted.missed_strangers()
 
 
 def test_the_score_of_a_sample_is_its_log_odds():

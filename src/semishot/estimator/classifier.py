@@ -174,7 +174,7 @@ class PrototypeClassifier(ClassifierMixin, BaseEstimator):
             raise InputError(
                 f"{type(self).__name__} requires y to be passed, but the target y is None"
             )
-        parameters = self._parameters()
+        parameters = Parameters(**self.get_params(deep=False))
         features = validate_data(self, as_array(X), dtype=FLOATS, accept_sparse="csr")
         labels = read_labels(y, self.stranger_label)
         check_consistent_length(features, labels.codes)
@@ -197,9 +197,6 @@ class PrototypeClassifier(ClassifierMixin, BaseEstimator):
         ]
         return self
 
-    def _parameters(self, **changed: Any) -> Parameters:
-        return Parameters(**{**self.get_params(deep=False), **changed})
-
     def _keep(self, fitted: FittedModel) -> None:
         learned = fitted.learned
         self.fitted_ = fitted
@@ -214,7 +211,7 @@ class PrototypeClassifier(ClassifierMixin, BaseEstimator):
 
     def _now(self, **changed: Any) -> FittedModel:
         """What was fitted, with today's parameters: `reject` may have been set since."""
-        return replace(self.fitted_, parameters=self._parameters(**changed))
+        return replace(self.fitted_, parameters=Parameters(**{**self.get_params(False), **changed}))
 
     def _decided(self, answer: Answer, named: NDArray[np.bool_] | bool = False) -> NDArray[Any]:
         """(P,), the most probable classes, and the label of strangers, some of which the user has named."""

@@ -82,16 +82,15 @@ def find_kinds(features: Array, space: AnySpace, stranger: Array | None = None) 
     ends = [np.quantile(own[group == number, g], OUTER) for g, number in enumerate(kept)]
     kind, near = np.full(features.shape[0], -1), np.zeros(features.shape[0])
     if len(landmarks) < len(unnamed):
+        others = chance >= MAY_BE_STRANGER
+        others[landmarks] = False
         for part, block in blocks(features):
             cosines = unit(space(block)) @ middles.T  # (C, G)
-            best = cosines.argmax(1)
-            near[part] = cosines[np.arange(len(best)), best]
-            joins = (near[part] >= np.array(ends)[best]) & (chance[part] >= MAY_BE_STRANGER)
-            kind[part] = np.where(joins, best, -1)
+            best, near[part] = cosines.argmax(1), cosines.max(1)
+            kind[part] = np.where(others[part] & (near[part] >= np.array(ends)[best]), best, -1)
     for g, number in enumerate(kept):
         members = landmarks[group == number]
         kind[members], near[members] = g, own[group == number, g]
-    kind[np.setdiff1d(landmarks, landmarks[np.isin(group, kept)])] = -1
     found = []
     for g in range(len(kept)):
         members = np.flatnonzero(kind == g)
