@@ -29,7 +29,7 @@ def answer(value, *images):
 
 
 def test_an_answer_says_whether_the_decision_was_right(store):
-    store.add(audit_event(store.state, {1: 1, 3: 1, 4: 2, 5: 0, 6: 0, 7: 1}))
+    store.add(audit_event({1: 1, 3: 1, 4: 2, 5: 0, 6: 0, 7: 1}))
     assert sorted(to_look_at(store.state)) == [3, 4, 5, 6, 7]  # 1 has a label
     for event in (answer(1, 3), answer(1, 4), {"kind": "not", "class": 0, "images": [5]}):
         store.add(event)
@@ -41,14 +41,14 @@ def test_an_answer_says_whether_the_decision_was_right(store):
 
 
 def test_the_audit_is_the_same_after_a_kill(store, tmp_path):
-    store.add(audit_event(store.state, dict.fromkeys(range(3, 60), 1)))
+    store.add(audit_event(dict.fromkeys(range(3, 60), 1)))
     with closing(open_store(tmp_path)) as again:
         assert list(to_look_at(again.state)) == list(to_look_at(store.state))
         assert again.state.audit == store.state.audit
 
 
 def test_a_class_that_is_merged_or_deleted_ends_the_audit_and_an_empty_one_does_not(store):
-    store.add(audit_event(store.state, {3: 1}))
+    store.add(audit_event({3: 1}))
     store.add({"kind": "new", "name": "empty", "images": []})
     store.add({"kind": "delete", "class": 3})
     assert store.state.audit is not None
@@ -59,7 +59,7 @@ def test_a_class_that_is_merged_or_deleted_ends_the_audit_and_an_empty_one_does_
 
 def test_there_must_be_something_to_audit(store):
     with pytest.raises(ConflictError, match="every image has an answer"):
-        store.add(audit_event(store.state, {1: 1, 2: 2}))
+        store.add(audit_event({1: 1, 2: 2}))
 
 
 def test_at_most_1_of_20_certificates_is_ever_false_whatever_is_corrected_and_decided_anew():
@@ -77,7 +77,7 @@ def test_at_most_1_of_20_certificates_is_ever_false_whatever_is_corrected_and_de
             image: t if rng.random() < 0.8 else int(rng.integers(0, 3))
             for image, t in truth.items()
         }
-        add(audit_event(state, now) | {"seed": int(rng.integers(1, 2**31))})
+        add(audit_event(now) | {"seed": int(rng.integers(1, 2**31))})
         false = False
         while (left := [*to_look_at(state)]) and not false:
             asked = left[0] if rng.random() < 0.7 else int(rng.choice(left))
@@ -94,7 +94,7 @@ def test_at_most_1_of_20_certificates_is_ever_false_whatever_is_corrected_and_de
 
 def test_what_changed_counts_as_wrong_and_what_was_corrected_as_right(store):
     decisions = dict.fromkeys(range(3, 103), 1)
-    store.add(audit_event(store.state, decisions))
+    store.add(audit_event(decisions))
     order = list(to_look_at(store.state))
     store.add(answer(1, *order[:29]))
     store.add(answer(2, order[29]))
@@ -109,7 +109,7 @@ def test_what_changed_counts_as_wrong_and_what_was_corrected_as_right(store):
 
 def test_classes_and_strangers_have_bounds_of_their_own_if_enough_were_looked_at(store):
     decisions = {image: 1 if image < 90 else 0 if image < 120 else 2 for image in range(3, 124)}
-    store.add(audit_event(store.state, decisions))
+    store.add(audit_event(decisions))
     order = list(to_look_at(store.state))
     for image in order[:60]:
         store.add(answer(decisions[image], image))
@@ -122,7 +122,7 @@ def test_classes_and_strangers_have_bounds_of_their_own_if_enough_were_looked_at
 
 def test_beyond_the_sample_answers_count_but_are_no_sample(store):
     decisions = dict.fromkeys(range(3, 23), 1)
-    store.add(audit_event(store.state, decisions))
+    store.add(audit_event(decisions))
     order = list(to_look_at(store.state))
     store.add(answer(1, *order[1:]))
     result = audit_result(store.state, decisions)

@@ -203,7 +203,7 @@ class Pages:
     def audit(self, body: NoBody) -> dict[str, int]:
         """Begin an audit of what is decided now."""
         decisions = self.session.decisions()
-        return {"event": self.session.answer(audit_event(self.session.store.state, decisions))}
+        return {"event": self.session.answer(audit_event(decisions))}
 
     def plan(self, request: Request) -> Response:
         choice = _choice(request)

@@ -10,6 +10,7 @@ import secrets
 from collections.abc import Iterator, Mapping
 from contextlib import closing
 from dataclasses import asdict, dataclass, field
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -101,14 +102,17 @@ def _percent(share: float) -> str:
     return f"{thousandths / 10:.1f} %" if 990 <= thousandths < 1000 else f"{thousandths // 10} %"
 
 
-def audit_event(state: LabelState, decisions: Mapping[int, int]) -> Event:
+def audit_event(decisions: Mapping[int, int]) -> Event:
     """The event that begins an audit of these decisions: image -> class, or NONE."""
-    by_value = dict[int, list[int]]()
-    for image, value in decisions.items():
-        if image not in state.answers:
-            by_value.setdefault(value, []).append(image)
     seed = secrets.randbelow(2**31 - 1) + 1
-    return {"kind": "audit", "seed": seed, "set": list(by_value.items())}
+    return {"kind": "audit", "seed": seed, "set": list(_by_value(decisions).items())}
+
+
+def _by_value(decisions: Mapping[int, int]) -> dict[int, list[int]]:
+    of_value = dict[int, list[int]]()
+    for image, value in decisions.items():
+        of_value.setdefault(value, []).append(image)
+    return of_value
 
 
 def judged(state: LabelState, audit: BegunAudit, image: int) -> bool | None:
@@ -150,12 +154,10 @@ def audit_result(state: LabelState, decisions: Mapping[int, int]) -> AuditResult
         if image not in state.answers
     )
     left = wrong.decisions - wrong.right_at_least - corrected
-    by_value = dict[int, list[int]]()
-    for image, value in audit.decisions.items():
-        by_value.setdefault(value, []).append(image)
+    of_value = sorted(_by_value(audit.decisions).items())
     kinds = {
         state.classes.get(value, STRANGER): _looked(images, sample, verdicts)
-        for value, images in sorted(by_value.items(), key=lambda pair: (pair[0] == NONE, pair[0]))
+        for value, images in sorted(of_value, key=lambda pair: pair[0] == NONE)
     }
     return AuditResult(
         pile=len(decisions),
@@ -196,7 +198,7 @@ def audit(out: Path, images: int = 60, again: bool = False) -> tuple[AuditResult
     with Lock(out / LOCK), closing(open_store(out)) as store:
         decisions, path_of = _decisions(store, out / PREDICTIONS)
         if again or store.state.audit is None:
-            store.add(audit_event(store.state, decisions))
+            store.add(audit_event(decisions))
         else:
             _take_in(store, out / AUDIT)
         state = store.state
@@ -204,10 +206,9 @@ def audit(out: Path, images: int = 60, again: bool = False) -> tuple[AuditResult
         assert result is not None
         assert state.audit is not None
         waiting = (image for image in to_look_at(state) if image in path_of)
-        wanted = max(0, images - result.looked_at)
         rows = [
             [path_of[image], state.classes.get(state.audit.decisions[image], STRANGER)]
-            for image, _ in zip(waiting, range(wanted), strict=False)
+            for image in islice(waiting, max(0, images - result.looked_at))
         ]
         write_text(out / AUDIT, csv_table(("path", "label", CORRECT), [[*r, ""] for r in rows]))
         before = read_json(out / RESULT) if (out / RESULT).exists() else {}

@@ -31,7 +31,7 @@ from semishot.sorter.out_folder import (
     make_out,
     write_saved_model,
 )
-from semishot.sorter.predictions import as_csv, write_skipped, write_text
+from semishot.sorter.predictions import as_csv, csv_table, write_text
 from semishot.sorter.requests import ClassifyRequest
 from semishot.sorter.summary import Classified, summarize
 from semishot.system.locks import Lock
@@ -113,7 +113,8 @@ def _learn(request: ClassifyRequest) -> tuple[Classified, Sorting | None]:
     """Learn, and write all files of OUT; also what is to be sorted, if that is asked for."""
     out, begun, seconds = request.out, time.monotonic(), Seconds()
     images = labeled_images(request, seconds)
-    write_skipped(out / SKIPPED, images.rows.skipped)
+    skipped = [(skipped.shown, skipped.reason) for skipped in images.rows.skipped]
+    write_text(out / SKIPPED, csv_table(("path", "reason"), skipped))
     check_read(request, images.rows)
     with seconds.part("learning"), doing("learning from the labels and the pile"):
         from semishot.sorter.learning import fit_pile

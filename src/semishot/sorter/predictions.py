@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from semishot.sorter.listing import STRANGER, Item, Skipped
+from semishot.sorter.listing import STRANGER, Item
 from semishot.system.files import write_whole
 from semishot.system.tables import csv_text
 
@@ -109,10 +109,6 @@ def as_csv(predictions: Sequence[Prediction], labeled: Sequence[Item] = ()) -> s
         decision = CORRECTED if item.of_pile else LABELED
         rows.append((item.shown, item.label, *[""] * 4, decision, item.correct))
     return csv_table(TABLE_COLUMNS, rows)
-
-
-def write_skipped(path: Path, skipped: Sequence[Skipped]) -> None:
-    write_text(path, csv_table(("path", "reason"), [(s.shown, s.reason) for s in skipped]))
 
 
 def csv_bytes(text: str) -> bytes:

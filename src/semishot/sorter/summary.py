@@ -25,7 +25,7 @@ MOST_NAMED = 20
 """Files that are named one by one; of others the number is said."""
 DOUBTS_NAMED = 10
 """How many doubtful labels are named."""
-SOME_HELD_OUT, ENOUGH_HELD_OUT, CHANCE = 6, 12, 0.05
+ENOUGH_HELD_OUT, CHANCE = 12, 0.05
 """Held-out images from which on it is judged whether they are predicted better than by chance, and how
 probable their accuracy may be by chance."""
 
@@ -126,8 +126,8 @@ class PileSummary:
         ]
         names = sorted(self.accepted, key=lambda name: -self.accepted[name])
         shown = names[:SHOWN_CLASSES]
-        wide = max(len(printable(name)) for name in shown)
-        lines += [f"  {printable(n):{wide}}  {self.accepted[n]:>7,}" for n in shown]
+        wide = max(map(len, shown))
+        lines += [f"  {name:{wide}}  {self.accepted[name]:>7,}" for name in shown]
         if len(names) > SHOWN_CLASSES:
             more = counted(len(names) - SHOWN_CLASSES, "more class", "more classes")
             lines.append(f"  and {more}")
@@ -150,13 +150,12 @@ def summarize(fitted: "FittedPile", notes: Sequence[str], asked: Sequence[int]) 
     learned, predictions = fitted.classifier.learned, fitted.predictions
     names = [str(name) for name in fitted.classifier.classes]
     decided = Counter(prediction.label for prediction in predictions)
-    labels = Counter(i.label for i in fitted.labeled_items if i.label is not None)
+    labels = Counter(str(item.label) for item in fitted.labeled_items)
     named_strangers = labels.pop(STRANGER, 0)
-    out = [prediction.stranger_probability for prediction in predictions if prediction.stranger]
     kept = [prediction for prediction in predictions if not prediction.stranger]
     missed = sum(prediction.stranger_probability for prediction in kept)
-    lost = sum(1 - probability for probability in out)
-    more = list(_doubts(fitted))
+    lost = sum(1 - p.stranger_probability for p in predictions if p.stranger)
+    more = _doubts(fitted)
     if len(names) == 1:
         more.append("there is one class only: the question is which images belong to it")
     elif (line := _near_chance(fitted, labels)) is not None:
@@ -206,18 +205,10 @@ def _likely_strangers(fitted: "FittedPile") -> dict[str, float]:
 
 def _doubts(fitted: "FittedPile") -> list[str]:
     """Labels that the others contradict, in words."""
-    doubts, items, names = (
-        fitted.classifier.learned.doubts,
-        fitted.rows.items,
-        fitted.classifier.classes,
-    )
-
-    def looks_like(suggested: int) -> str:
-        return printable(str(names[suggested])) if suggested >= 0 else "a stranger"
-
+    doubts, names = fitted.classifier.learned.doubts, [*fitted.classifier.classes, "a stranger"]
     lines = [
-        f"{printable(items[doubt.row].shown)} looks like {looks_like(doubt.suggested)}, not "
-        f"{printable(str(names[doubt.given]))}"
+        f"{printable(fitted.rows.items[doubt.row].shown)} looks like {names[doubt.suggested]}, not "
+        f"{names[doubt.given]}"
         for doubt in doubts[:DOUBTS_NAMED]
     ]
     more = len(doubts) - DOUBTS_NAMED
@@ -229,15 +220,12 @@ def _near_chance(fitted: "FittedPile", labels: Mapping[str, int]) -> str | None:
     from scipy.special import bdtrc
 
     held_out = fitted.classifier.learned.held_out
-    if held_out is None or held_out.examples < SOME_HELD_OUT:
+    if held_out is None or held_out.examples < ENOUGH_HELD_OUT:
         return None
     chance = max(labels.values()) / sum(labels.values())
     right = round(held_out.accuracy * held_out.examples)
-    few = held_out.examples < ENOUGH_HELD_OUT  # for a test: only what is not better at all
-    if held_out.accuracy > chance and (
-        few or bdtrc(right - 1, held_out.examples, chance) <= CHANCE
-    ):
-        return None  # bdtrc: P(at least `right`)
+    if bdtrc(right - 1, held_out.examples, chance) <= CHANCE:  # P(at least `right`)
+        return None
     name = printable(fitted.encoder.name) if fitted.encoder else "these features"
     return (
         f"of {held_out.examples:,} held-out labeled images {right:,} are predicted right, hardly better than "
