@@ -52,13 +52,12 @@ class EmbeddingCache:
             return
         try:
             segment = safe_open(path, "np")
-            digests, features = segment.get_tensor("digests"), segment.get_slice("features")
-            looks = segment.get_slice("fingerprints").get_shape()
+            digests = segment.get_tensor("digests")
+            count = len(digests)
+            found = [segment.get_slice(name).get_shape() for name in ("features", "fingerprints")]
         except DAMAGED:
             return
-        count = len(digests) if digests.shape[1:] == (32,) and digests.dtype == np.uint8 else 0
-        sound = features.get_shape() == [count, self.features] and looks == [count, PIXELS]
-        if sound and features.get_dtype() == "F32":
+        if found == [[count, self.features], [count, PIXELS]] and digests.shape == (count, 32):
             self.stored |= {digests[row].tobytes(): (segment, row) for row in range(count)}
 
     def __contains__(self, digest: object) -> bool:

@@ -1,6 +1,5 @@
 """A saved model -> one ONNX file: pixels or features in; class, probabilities, scores of strangers out.
 
-The nodes of an encoder that is an ONNX file are read by the package onnx; all others are drawn here.
 Letters: B images, H x W pixels, C channels, D features.
 """
 

@@ -35,6 +35,7 @@ FILTERS = {2: True, 3: False}
 """Pillow's numbers of filters: whether it is the bilinear one."""
 NO_CROP = 384
 """From this size on, `crop_pct` does not apply."""
+UNKNOWN = "its preprocessing is unknown"
 PHRASE = "a photo of a {}"
 """What CLIP's authors ask with."""
 LONGEST = 512
@@ -68,24 +69,20 @@ class Repository:
 
 def open_hub(name: str, given: OnnxOptions) -> ImageEncoder:
     """`hf:OWNER/NAME`, `hf:OWNER/NAME@REVISION` or a short name; `given` comes before what it says itself."""
-    full, license = SHORT.get(name, (name.removeprefix(HUB), ""))
+    full, license = SHORT.get(name, (name.removeprefix(HUB), "see there"))
     repository = find(full)
-    path = repository.graph(IMAGES)
+    path, shown = repository.graph(IMAGES), f"{HUB}{repository.name}"
     if path is None:
-        raise InputError(f"{HUB}{repository.name} has no {' or '.join(IMAGES)}")
-    config = repository.folder / PREPARING
-    options = options_of(read_json(config), f"{HUB}{repository.name}: {PREPARING}")
+        raise InputError(f"{shown} has no {' or '.join(IMAGES)}")
+    options = options_of(read_json(repository.folder / PREPARING), f"{shown}: {PREPARING}")
     chosen = {key: value for key, value in asdict(given).items() if value is not None}
-    encoder = open_onnx(f"{HUB}{repository.name}", path, replace(options, **chosen))
-    about = {
-        "revision": repository.folder.name,
-        "sha256": hashlib.sha256(path.read_bytes()).hexdigest(),
-    }
-    place = f"https://huggingface.co/{repository.name}"
+    encoder = open_onnx(shown, path, replace(options, **chosen))
+    revision, digest = repository.folder.name, hashlib.sha256(path.read_bytes()).hexdigest()
     return replace(
         encoder,
-        save=lambda folder: {**encoder.save(folder), **about},
-        notice=f"weights of {place}, revision {about['revision']}; license: {license or 'see there'}",
+        save=lambda folder: {**encoder.save(folder), "revision": revision, "sha256": digest},
+        notice=f"weights of https://huggingface.co/{repository.name}, revision {revision}; license: "
+        f"{license}",
         embed_names=partial(embed_names, repository),
     )
 
@@ -124,8 +121,8 @@ def _endpoint() -> str:
 
 def _download(name: str, file: str, revision: str, **more: Any) -> Path:
     """The place of a file in the hub's cache."""
-    given = {"revision": revision, "endpoint": _endpoint(), **more}
     with _plainly(name):
+        given = {"revision": revision, "endpoint": _endpoint(), **more}
         return Path(_package().hf_hub_download(name, file, **given))
 
 
@@ -163,27 +160,26 @@ def _plainly(name: str) -> Iterator[None]:
 
 def options_of(config: Any, where: str) -> OnnxOptions:
     """What `preprocessor_config.json` says of size, crop, scale and filter; InputError for other steps."""
-    with reading(where, "its preprocessing is unknown"):
-        more = sorted(key for key, on in config.items() if key.startswith("do_") and on)
-        if unknown := [key for key in more if key not in STEPS]:
-            raise InputError(f"{where}: its preprocessing is unknown ({', '.join(unknown)})")
-        if not config.get("do_resize", True) or not config.get("do_rescale", True):
-            raise InputError(f"{where}: its preprocessing is unknown (no resizing or no rescaling)")
+    with reading(where, UNKNOWN):
+        odd = [key for key, on in config.items() if key.startswith("do_") and on]
+        odd = sorted(set(odd) - STEPS)
+        odd += [f"no {key}" for key in ("do_resize", "do_rescale") if not config.get(key, True)]
         if abs(config.get("rescale_factor", 1 / 255) * 255 - 1) > 0.01:
-            raise InputError(f"{where}: its preprocessing is unknown (rescale_factor)")
+            odd.append("rescale_factor")
         if (filter := config.get("resample", 3)) not in FILTERS:
-            raise InputError(f"{where}: its preprocessing is unknown (resample {filter})")
+            odd.append(f"resample {filter}")
+        if odd:
+            raise InputError(f"{where}: {UNKNOWN} ({', '.join(odd)})")
         size, share = _side(config["size"]), float(config.get("crop_pct") or 1)
         if config.get("do_center_crop") and "crop_size" in config:
             seen = _side(config["crop_size"])
             size, share = seen, min(1.0, seen / size)
         elif size >= NO_CROP:
             share = 1.0
-        normalized = config.get("do_normalize", True)
-        mean, std = (
-            tuple(map(float, config[f"image_{key}"] if normalized else [plain]))
-            for key, plain in (("mean", 0), ("std", 1))
-        )
+        scale = [[0], [1]]
+        if config.get("do_normalize", True):
+            scale = [config["image_mean"], config["image_std"]]
+        mean, std = (tuple(map(float, each)) for each in scale)
         return OnnxOptions(size, mean, std, share, encoder_bilinear=FILTERS[filter])
 
 
