@@ -27,8 +27,8 @@ from semishot.estimator.spaces import Array, blocks, dense, fit_space, joined, o
 from semishot.estimator.statistics import Known, Support
 
 ENOUGH_LABELS = 2
-"""Labels of a class from which on they are asked whether its name helps."""
-CLEARLY = 0.1
+"""Labels of a class from which on they are asked whether names help."""
+CLEARLY = 0.2
 """By how much more probable, as a mean logarithm, names must make held-out labels."""
 SMALLEST = 1e-12
 
@@ -84,16 +84,16 @@ class LabeledPile:
         """(P,), 0 to N - 1, -1 in the pile, -2 for named strangers -> what is learned.
 
         Labels may have weights (P, N), and classes names: rows of features (N, D), NaN for no name. Names of
-        classes that have labels are left out unless held-out labels are clearly more probable with them.
+        classes that have labels are left out unless held-out labels are clearly more probable with them all.
         """
         if weights is None:
             count = labels.max(initial=-1) + 1 if names is None else len(names)
             weights = (labels[:, None] == np.arange(count)).astype(np.float64)
         learned = self._learn(labels, weights, names)
-        labeled = (weights > 0).sum(0) >= ENOUGH_LABELS  # (N,)
-        if names is None or not labeled.any():
+        counts = (weights > 0).sum(0)  # (N,)
+        if names is None or counts.max() < ENOUGH_LABELS:
             return learned
-        others = np.where(labeled[:, None], np.nan, names)
+        others = np.where(counts[:, None] > 0, np.nan, names)
         without = self._learn(labels, weights, None if np.isnan(others).all() else others)
         return learned if learned.evidence > without.evidence + CLEARLY else without
 
