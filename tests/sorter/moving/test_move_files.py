@@ -1,31 +1,86 @@
-"""Sorting files: nothing overwritten, nothing outside, killed at any instant, undone exactly."""
+"""Sorting files: nothing outside, undone exactly, changes and failures named; and what commands say."""
 
 import errno
+import hashlib
 import json
 import os
+from pathlib import Path
 
 import pytest
 
+from semishot.commands.main import main
 from semishot.errors import InputError
 from semishot.sorter.listing import STRANGER
-from semishot.sorter.moving import journal as journal_file
 from semishot.sorter.moving import one_file
 from semishot.sorter.moving import plan as plans
-from semishot.sorter.moving.journal import read_journal
+from semishot.sorter.moving.journal import read_journal, write_journal
 from semishot.sorter.moving.move_files import complete, undo
+from semishot.sorter.moving.plan import Wanted
+from semishot.sorter.summary import Classified, named
 from semishot.system.folder_names import folded, folder_names, safe_name
-from support.four_files import (
-    CHANGED,
-    CHANGED_TARGETS,
-    TARGETS,
-    digest,
-    make_pile,
-    plan,
-    resort,
-    sorted_names,
-    state,
-    undone,
-)
+from support.commands import printed
+from support.own_images import DRAWN, folders
+
+
+def plan(out, how, wanted):
+    """(path, label, digest) of each file -> the sorting, written as a journal."""
+    sorting, _ = plans.plan(out, how, [Wanted(*each) for each in wanted])
+    write_journal(sorting)
+    return sorting
+
+
+def undone(out):
+    result = undo(out)
+    return result.count, result.problems
+
+
+def digest(path):
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def make_pile(root):
+    """Four files, two of one name: (path, class or stranger, digest)."""
+    wanted = []
+    for name, label in {
+        "a/x.jpg": "cat",
+        "b/x.jpg": "cat",
+        "c.jpg": "dog",
+        "d.jpg": STRANGER,
+    }.items():
+        path = root / "pile" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(name.encode() * 50)
+        os.utime(path, (1_000_000_000, 1_000_000_000 + len(wanted)))
+        wanted.append((path, label, digest(path)))
+    (root / "out").mkdir()
+    return wanted
+
+
+def state(root):
+    """Every file below: content, time, and whether it is a link."""
+    return {
+        str(path.relative_to(root)): (path.is_symlink(), path.read_bytes(), path.stat().st_mtime_ns)
+        for path in sorted(root.rglob("*"))
+        if path.is_file()
+    }
+
+
+def sorted_names(root):
+    return {str(p.relative_to(root / "out/sorted")) for p in (root / "out/sorted").rglob("*.jpg")}
+
+
+TARGETS = {"cat/x.jpg", "cat/x~2.jpg", "dog/c.jpg", "stranger/d.jpg"}
+
+
+def resort(root, how, labels):
+    """Plan and complete another sorting; `labels` are those of the four files."""
+    before = read_journal(root / "out")
+    wanted = [(s.source, label, s.digest) for s, label in zip(before.steps, labels, strict=True)]
+    return plan(root / "out", how, wanted)
+
+
+CHANGED = ("cat", "dog", STRANGER, STRANGER)
+CHANGED_TARGETS = {"cat/x.jpg", "dog/x.jpg", "stranger/c.jpg", "stranger/d.jpg"}
 
 
 @pytest.fixture(params=["move", "copy", "link"])
@@ -161,9 +216,9 @@ def test_files_that_the_user_moved_are_left_where_they_are_and_named(how, tmp_pa
     sorted_ = tmp_path / "out/sorted"
     (sorted_ / "mine").mkdir()
     (sorted_ / "dog/c.jpg").rename(sorted_ / "mine/c.jpg")
-    moved = [plans.Wanted(*each) for each in wanted if how != "move"]
+    moved = [Wanted(*each) for each in wanted if how != "move"]
     sorting, notes = plans.plan(tmp_path / "out", how, moved)
-    journal_file.write_journal(sorting)
+    write_journal(sorting)
     assert notes == [f"{sorted_}/mine/c.jpg: you moved it there, left where it is"]
     complete(sorting)
     assert sorted_names(tmp_path) == (TARGETS - {"dog/c.jpg"}) | {"mine/c.jpg"}
@@ -182,11 +237,11 @@ def test_a_pile_that_was_renamed_is_not_sorted_twice(how, tmp_path):
     complete(plan(tmp_path / "out", how, wanted))
     (tmp_path / "pile").rename(tmp_path / "new")
     again = [
-        plans.Wanted(tmp_path / "new" / path.relative_to(tmp_path / "pile"), label, content)
+        Wanted(tmp_path / "new" / path.relative_to(tmp_path / "pile"), label, content)
         for path, label, content in wanted
     ]
     sorting, notes = plans.plan(tmp_path / "out", how, again, tmp_path / "new")
-    journal_file.write_journal(sorting)
+    write_journal(sorting)
     assert complete(sorting).problems == notes == []
     assert sorted_names(tmp_path) == TARGETS
     assert all(path.is_file() for path in (tmp_path / "out/sorted").rglob("*.jpg"))
@@ -201,9 +256,9 @@ def test_another_pile_leaves_what_was_sorted_of_a_pile_that_is_away(how, tmp_pat
     other = tmp_path / "other/e.jpg"
     other.parent.mkdir()
     other.write_text("e")
-    files = [plans.Wanted(other, "cat", digest(other))]
+    files = [Wanted(other, "cat", digest(other))]
     sorting, _ = plans.plan(tmp_path / "out", how, files, other.parent)
-    journal_file.write_journal(sorting)
+    write_journal(sorting)
     complete(sorting)
     assert len(list((tmp_path / "out/sorted").rglob("*.jpg"))) == 5
     (tmp_path / "away").rename(tmp_path / "pile")
@@ -266,3 +321,104 @@ def test_folders_differ_where_classes_do():
     folders = folder_names(names, STRANGER).values()
     assert len({folded(name) for name in folders} | {STRANGER}) == len(names) + 1
     assert max(len(name.encode()) for name in folders) < 130
+
+
+@pytest.fixture
+def forbid(monkeypatch):
+    """A file of which some calls are refused, until it is allowed again."""
+    refused = {}
+
+    def wrap(name, call):
+        def checked(path, *given, **options):
+            if (Path(path), name) in refused:
+                error = refused[Path(path), name]
+                raise OSError(error, os.strerror(error), str(path))
+            return call(path, *given, **options)
+
+        return checked
+
+    for name in ("link", "unlink", "rename"):
+        monkeypatch.setattr(os, name, wrap(name, getattr(os, name)))
+
+    def these(path, error=errno.EPERM, calls=("link", "unlink", "rename")):
+        refused.clear()
+        refused.update({(Path(path), name): error for name in calls} if path else {})
+
+    return these
+
+
+def test_a_pile_that_leads_to_the_sorted_files_loses_none(tmp_path):
+    """Then source and target are one and the same file."""
+    wanted = make_pile(tmp_path)
+    complete(plan(tmp_path / "out", "move", wanted[:1]))
+    target = tmp_path / "out/sorted/cat/x.jpg"
+    content = target.read_bytes()
+    (tmp_path / "pile/a").rmdir()
+    (tmp_path / "pile/a").symlink_to(target.parent)
+    assert complete(read_journal(tmp_path / "out")).count == 1
+    assert target.read_bytes() == content
+    count, (problem,) = undone(tmp_path / "out")
+    assert count == 0
+    assert "is a link to elsewhere now" in problem
+    found = undo(tmp_path / "out", tmp_path)
+    assert "it is" in found.problems[0]
+    assert target.read_bytes() == content
+
+
+# One file's problem
+
+
+def test_where_nothing_could_be_sorted_there_is_nothing_to_undo(tmp_path):
+    wanted = make_pile(tmp_path)
+    sorting = plan(tmp_path / "out", "move", wanted)
+    for path, _, _ in wanted:
+        path.unlink()
+    outcome = complete(sorting)
+    assert outcome.counts() == "0 files moved, 4 are gone"
+    assert not outcome.undoable
+    assert not list((tmp_path / "out").iterdir())
+    (line, *_) = Classified(tmp_path / "out", outcome=outcome).lines()
+    assert line.endswith("was continued: 0 files moved, 4 are gone.")
+
+
+def test_of_many_problems_twenty_are_named():
+    lines = named("Not sorted", [f"{n}.jpg: \x1b" for n in range(1234)])
+    assert len(lines) == 21
+    assert lines[0] == "Not sorted: 0.jpg: \\x1b"
+    assert lines[-1] == "Not sorted: 1,214 more"
+
+
+# The commands
+
+
+def given(root):
+    labeled, pile = folders(root, shots=2, pile=2, strangers=0)
+    return ["classify", "--labeled", labeled, "--unlabeled", pile, "--out", "out", *DRAWN]
+
+
+def failed(capsys, *arguments):
+    with pytest.raises(SystemExit) as stopped:
+        main([str(argument) for argument in arguments])
+    assert stopped.value.code == 1
+    return capsys.readouterr()
+
+
+def test_a_command_says_what_is_where_and_tries_again(capsys, tmp_path, monkeypatch, forbid):
+    monkeypatch.chdir(tmp_path)
+    command = given(tmp_path)
+    forbidden = tmp_path / "pile/more/cross-0.png"
+    forbid(forbidden)
+    said = failed(capsys, *command, "--apply", "move")
+    where = "to out/sorted: 5 files moved, 1 stayed where it was; `semishot undo out` undoes it."
+    assert where in said.out
+    assert f"Not sorted: {forbidden}: Operation not permitted" in said.out
+    line = "semishot: 1 of 6 files could not be sorted (5 files moved, 1 stayed where it was); the same "
+    assert said.err.splitlines()[-1] == f"{line}command tries again"
+    assert forbidden.exists()
+    again = failed(capsys, *command, "--apply", "move")
+    assert (
+        "sorted again to out/sorted: 5 files in their folders, 1 stayed where it was" in again.out
+    )
+    forbid(None)
+    assert "6 files in their folders;" in printed(capsys, *command, "--apply", "move")
+    assert printed(capsys, "undo", "out") == "6 files moved back\n"
