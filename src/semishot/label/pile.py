@@ -196,11 +196,6 @@ class PileImages:
                     self.files[seen.image].append(name)
                 self.gone.add(name)
 
-    def given_labels(self) -> dict[bytes, str]:
-        """What --labeled says of the content of its files."""
-        with self.lock:
-            return {self.digest_of[image]: label for image, label in self.given.items()}
-
 
 class ReadingProgress(NamedTuple):
     """How far reading is, as the page shows it."""
@@ -239,8 +234,8 @@ class PileReader:
         """Files that are not images of the pile, and why."""
         self.unlisted: dict[str, str] = {}
         """Files that the listing skips, and why."""
-        self.labels_read = False
-        """Whether all of --labeled has been read."""
+        self.imported: dict[bytes, str] = {}
+        """The labels of --labeled that are in the store."""
         self.stopping = threading.Event()
         self.look_again = threading.Event()
         self.thread = threading.Thread(target=self._run, name="images", daemon=True)
@@ -301,7 +296,8 @@ class PileReader:
         if self.stopping.is_set():
             return
         if fresh or gone or first or self.progress.phase == "stopped":
-            self.labels_read, count = True, len(now)
+            self._import_labels()
+            count = len(now)
             self._show(ReadingProgress("ready", count, count, self.progress.rate))
 
     def _seen_in_pile(self) -> list[str]:
@@ -347,8 +343,17 @@ class PileReader:
         mixed = [unread[index] for index in order]  # so that the first hundred are like the rest
         labeled = [item for item in mixed if item.label is not None]
         self._read(labeled, len(unread) - len(labeled), len(items))
-        self.labels_read = not self.stopping.is_set()
+        if not self.stopping.is_set():
+            self._import_labels()
         self._read([item for item in mixed if item.label is None], 0, len(items))
+
+    def _import_labels(self) -> None:
+        """What --labeled says, when all of it has been read."""
+        labels = {self.images.digest_of[image]: label for image, label in self.images.given.items()}
+        if labels != self.imported:
+            self.store.import_labels(labels)
+            self.imported = labels
+            self.changed()
 
     def _add(self, files: Sequence[tuple[Item, bytes]]) -> None:
         """Files whose features are in the cache."""

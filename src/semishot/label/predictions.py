@@ -154,7 +154,7 @@ class PredictedPile:
     def find_copies(self) -> None:
         """In a large pile, after it has been shown."""
         self.groups = self._alike(self.count)
-        self.look_for_copies = False
+        self.look_for_copies, self.seen_stamp = False, -1
 
     def _alike(self, count: int) -> Array:
         """(P,) the first row of the group of near copies, or of the burst, that a row belongs to."""

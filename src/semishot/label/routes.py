@@ -211,7 +211,6 @@ class Pages:
 
     def apply(self, choice: SortingChoice) -> dict[str, Any]:
         count, problems = finish.apply(self.session, choice.how, choice.which, choice.version)
-        self.session.dirty = True
         return {"files": count, **_shown(problems)}
 
     def undo(self, body: NoBody) -> dict[str, Any]:

@@ -58,12 +58,9 @@ class LabelingSession:
         self.published = threading.Condition()
         self.pile, self.grown_at = PredictedPile(reader.images), 0.0
         self.laying_out, self.map = threading.Lock(), layout(np.empty((0, 1)))
-        self.imported: dict[bytes, str] | None = None
-        """The labels of --labeled, once they are in the store."""
         self.problem = ""
         self.predictions = no_predictions(0, 0, LabelState(), np.empty(0, np.int64))
         self.payload = self._payload()
-        self.dirty = True
         self.publishing = threading.Lock()
         self.threads = [
             threading.Thread(target=self._run, name="learning", daemon=True),
@@ -91,9 +88,8 @@ class LabelingSession:
             if self.reader.progress.phase in ("listing", "reading"):
                 raise NotReadyError("this image has not been read yet")
             raise ConflictError("this image is not in the pile")
-        if self.store.add(self._with_copies(event), key):
-            self.dirty = True
-            self.wake.set()
+        self.store.add(self._with_copies(event), key)
+        self.wake.set()
         return self.store.version
 
     def is_known(self, image: int) -> bool:
@@ -130,8 +126,8 @@ class LabelingSession:
             self.wake.wait(1.0)
             self.wake.clear()
             try:
-                if self.store.catch_up() or self.dirty or self._arrived():
-                    self.dirty = False
+                self.store.catch_up()
+                if self.predictions.event != self.store.version or self._arrived():
                     self._publish()
                     self.problem = ""
             except Exception as error:  # shown on the page: the answers are safe on disk
@@ -139,7 +135,7 @@ class LabelingSession:
                 self._notify()
 
     def _arrived(self) -> bool:
-        """Whether enough new images are there to learn from all of them anew."""
+        """Whether files have changed, or so many are new that all are learned anew."""
         count = len(self.images.images)
         if count == self.pile.count:
             return self.images.stamp != self.pile.seen_stamp
@@ -152,7 +148,6 @@ class LabelingSession:
         return count >= FIRST and (late or count >= GROWTH * self.pile.count)
 
     def _publish(self) -> None:
-        self._import_labels()
         self._import_names()
         count = len(self.images.images)
         if count != self.pile.count and self._enough(count):
@@ -185,7 +180,6 @@ class LabelingSession:
             try:
                 if self.pile.look_for_copies:
                     self.pile.find_copies()
-                    self.dirty = True
                     self.wake.set()
                     continue
                 kinds = self.pile.find_kinds(known)
@@ -217,16 +211,6 @@ class LabelingSession:
         rows = known.decisions()[0]
         pairs = zip(known.images.tolist(), numbers[rows].tolist(), strict=True)
         return {image: value for image, value in pairs if value != UNANSWERED}
-
-    def _import_labels(self) -> None:
-        """What --labeled says, as soon as all of it has been read."""
-        if self.reader.request.labeled is None or not self.reader.labels_read:
-            return
-        labels = self.images.given_labels()
-        if labels == self.imported:
-            return
-        self.store.import_labels(labels)
-        self.imported = labels
 
     def _import_names(self) -> None:
         """The classes of --names, as soon as their features are known."""
