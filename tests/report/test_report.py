@@ -143,6 +143,8 @@ def test_several_files_and_folders_of_evaluations_make_one_page(tmp_path):
     folder = tmp_path / "more"
     written(folder / "one.json", [record(preset="mine", model="second")])
     written(folder / "sub" / "two.json", [record(preset="mine", model="third")])
+    trained = {"code": "", "commit": "", "device": "", "date": "", "seconds": 1.0}
+    written(folder / "pretrained-classifiers" / "seed0.json", trained)  # no result
     found = read_results(first, folder, folder / "one.json", tmp_path / "one.json")
     assert list(found.files) == ["one.json", f"{folder}/one.json", "sub/two.json"]
     main(["report", str(first), str(folder), "-o", str(tmp_path / "page.html"), "--episodes", "0"])
@@ -253,7 +255,7 @@ def test_hostile_words_are_words(field, tmp_path):
     ("content", "line"),
     [
         ("{", "cannot read "),
-        ({"some": "thing"}, "it does not hold a list of records"),
+        (record(), "it does not hold a list of records"),  # as of `pick --json`
         ([], "give the folder of `reproduce --runs` or `--publish`"),
         ([1, 2], "record 0: kind must be one of"),
         ([record(shot="one")], "record 0: shot: expected `int`, got `str`"),

@@ -22,9 +22,10 @@ from semishot.training.records import (
     as_records,
     identity,
 )
+from semishot.training.run_folder import Training
 
-NOT_RESULTS = {"benchmark", "seconds"}
-"""Fields of files that lie beside results: of the speed, and of who trained a run or a classifier."""
+TRAINING = Training.__required_keys__
+"""The fields of a file beside results, of how a run or a classifier was trained."""
 
 
 @dataclass(frozen=True)
@@ -51,7 +52,9 @@ def read_results(*sources: Path) -> Results:
             content, name = read_json(path), _name(path, source, results.files)
             if isinstance(content, dict) and "variants" in content:
                 results.choices[name] = as_choice(content, path)
-            elif not (isinstance(content, dict) and NOT_RESULTS & content.keys()):
+            elif not isinstance(content, dict) or not (
+                "benchmark" in content or content.keys() == TRAINING
+            ):
                 results.files[name] = as_records(content, path)
         for log in sorted(source.rglob("log.jsonl")):  # none below a file
             if (log.parent / "config.json").exists() and real_path(log.parent) not in seen:
