@@ -231,6 +231,7 @@ def test_no_tile_shows_a_percentage_that_ignores_strangers(browser, tmp_path):
         "[...document.querySelectorAll('.tile :last-child')].map((t) => t.textContent)"
     )
     assert captions == ["60\u202f%, or a stranger?", "stranger 87\u202f%"]
+    assert browser.run("document.querySelectorAll('.unsure').length") == 0
     shares = browser.run("[1, 0.996, 0.99, 0.004, 0].map(percent)")
     assert shares == [*[">\u202f99\u202f%"] * 2, "99\u202f%", *["<\u202f1\u202f%"] * 2]
 

@@ -16,7 +16,7 @@ function imageOf([path, link, small, large, nearest, runnerUp, probability, stra
   const [best, second] = [nearest, runnerUp].map((number) => pile.classes[number] ?? "");
   const chance = probability * (1 - stranger);
   return {
-    path, link, small, large, best, second, isOut, chance, maybe: !isOut && stranger >= MAYBE,
+    path, link, small, large, best, second, isOut, unsure: (isOut ? stranger : chance) < UNSURE, maybe: !isOut && stranger >= MAYBE,
     folder: path.slice(0, Math.max(0, path.lastIndexOf("/"))), name: path.slice(path.lastIndexOf("/") + 1),
     facts: {
       path, label: isOut ? "stranger" : best, nearest: isOut ? best : "", sure: percent(chance),
@@ -33,7 +33,7 @@ function element(name, text = "", className = "") {
 }
 
 function tileOf(image, wordy) {
-  const tile = element("button", "", image.chance < UNSURE ? "tile unsure" : "tile"), item = element("li");
+  const tile = element("button", "", image.unsure ? "tile unsure" : "tile"), item = element("li");
   const source = image.small || (IN_A_BROWSER.test(image.link) ? image.link : "");
   const caption = image.isOut ? `stranger ${image.facts.stranger}` : image.facts.sure;
   const maybe = image.maybe ? "or a stranger?" : "";
