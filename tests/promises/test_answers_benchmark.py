@@ -1,5 +1,6 @@
 """benchmarks/answers.py: the user it plays, and the page made of stored results."""
 
+from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
 
@@ -44,6 +45,27 @@ def test_kinds_are_those_of_classes_that_have_no_name(answers):
     found = answers.kinds_of(task(answers, 6.0), 1)
     assert found["proposed"] == 1
     assert found["pure"] == 1
+
+
+@pytest.mark.parametrize("quality", ["good", "poor", "wrong"])
+def test_names_are_as_near_to_their_classes_as_they_are_good(answers, quality):
+    names = import_module("names")
+    played = replace(task(answers, 6.0), shape=answers.Shape(3, 1, 51, 0.3))
+    given = names.names_of(played, quality, np.random.default_rng(1))
+    means = np.stack([played.features[played.truth == label].mean(0) for label in range(3)])
+    nearest = ((given[:, None] - given.mean(0) - means + means.mean(0)) ** 2).sum(2).argmin(1)
+    assert (nearest == np.roll(range(3), quality == "wrong")).all() or quality == "poor"
+    found = answers.play(played, answers.NONE, answers.OURS, 0, given)
+    assert found["curve"][0][0] == 0
+    assert (found["curve"][0][1] > 0.8) == (quality == "good")
+
+
+def test_the_table_of_names_is_made_from_committed_results(answers):
+    names = import_module("names")
+    result, text = answers.read_json(names.RESULTS), names.PAGE.read_text(encoding="utf-8")
+    assert result["half"] == "report"
+    assert len(result["cells"]) == 20
+    assert names.fill(text, result) == text, "run python benchmarks/names.py --page"
 
 
 def test_the_page_is_made_from_committed_results(answers):

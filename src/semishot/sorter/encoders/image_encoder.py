@@ -4,7 +4,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from semishot.data.framing import Middle
 from semishot.errors import InputError, printable
 from semishot.sorter.boxes import read_boxes
 from semishot.sorter.encoders.encoder_options import (
@@ -14,6 +13,7 @@ from semishot.sorter.encoders.encoder_options import (
     FEATURES,
     GRAPH,
     HUB,
+    OMNIGLOT,
     ONNX,
     SHORT,
     TRAINED,
@@ -72,12 +72,15 @@ def open_encoder(
     elif options != OnnxOptions():
         raise InputError("--encoder-size and its like are for onnx:FILE and hf:OWNER/NAME")
     else:
-        encoder = open_packaged(name) or _of_run(name)
-    if isinstance(encoder.prepare, Middle):
-        return viewed(encoder, view or DEFAULT_VIEW)
-    if view is not None:
-        raise InputError("--view is for photographs: photos, photos-lite0, onnx:FILE and hf:")
-    return encoder
+        packaged = open_packaged(name)
+        if packaged is None or name == OMNIGLOT:
+            if view is not None:
+                raise InputError(
+                    "--view is for photographs: photos, photos-lite0, onnx:FILE and hf:"
+                )
+            return packaged or _of_run(name)
+        encoder = packaged
+    return viewed(encoder, view or DEFAULT_VIEW)
 
 
 def _of_run(name: str) -> ImageEncoder:
