@@ -63,12 +63,6 @@ def test_axe_finds_nothing(site, chromium, scheme):
     page.close()
 
 
-def test_every_page_is_in_the_menu(site):
-    text = (ROOT / "mkdocs.yml").read_text(encoding="utf-8")
-    for page in (ROOT / "docs").rglob("*.md"):
-        assert page.relative_to(ROOT / "docs").as_posix() in text
-
-
 def test_the_reference_explains_every_parameter_and_fitted_attribute(site):
     page = (site / "api" / "estimator.html").read_text(encoding="utf-8")
     known = PrototypeClassifier()
