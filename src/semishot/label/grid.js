@@ -122,11 +122,13 @@ export class Grid {
   }
 
   make(key, section, image) {
-    const tile = element("div", "tile"), mark = element("span", "mark"), more = element("span", "more"), caption = element("span", "caption");
+    const tile = element("div", "tile"), mark = element("span", "mark"), more = element("span", "more");
+    const line = element("span", "caption"), caption = element("bdi");
     tile.setAttribute("role", "option");
     const picture = Object.assign(element("img"), { alt: "", draggable: false, decoding: "async" });
-    mark.ariaHidden = more.ariaHidden = caption.ariaHidden = "true";
-    tile.append(picture, mark, more, caption);
+    mark.ariaHidden = more.ariaHidden = line.ariaHidden = "true";
+    line.append(caption);
+    tile.append(picture, mark, more, line);
     Object.assign(tile, { tabIndex: -1, key, image, picture, mark, more, caption });
     this.tiles.set(key, tile);
     section.body.append(tile);

@@ -45,7 +45,7 @@ export function toggle(selected, image) {
 }
 
 export function focusTiles(page) {
-  page.grid.tileAt(page.cursor.section, page.cursor.index)?.focus({ preventScroll: true });
+  (page.grid.tileAt(page.cursor.section, page.cursor.index) || $("main")).focus({ preventScroll: true });
 }
 
 /** The image stays under the cursor if it is still in its section; else the next one comes under it. */

@@ -5,7 +5,6 @@ import { $, badge, button, colorOf, counted, element, keyOf, number, percent, sh
 import { currentImage, settleCursor } from "/navigation.js";
 import { NONE, STEPS, UNKNOWN } from "/state.js";
 
-const touch = matchMedia("(pointer: coarse)").matches;
 const LINES = 2, BINS = 56, ODDS = 6, PLAIN = 0.9, LIKELY = 0.98, CERTAIN = 0.95, TYPICAL = 8;
 
 /** The index of the class that a view shows; negative if it shows none, or if the class is gone. */
@@ -57,7 +56,7 @@ export function draw(page, glide = true, focusedImage = currentImage(page)) {
 /** How much of the pile is likely right, and how many images are likely still wrong: sums of the probabilities. */
 function drawLikely({ state, arranged }) {
   const wrong = Math.round(arranged.wrong), right = state.rows ? 1 - arranged.wrong / state.rows : 0, unnamed = state.kinds.length;
-  const done = !unnamed && (state.audit?.share >= CERTAIN || arranged.wrong < 0.5), ready = !unnamed && right >= LIKELY;
+  const done = state.audit?.share >= CERTAIN || (!unnamed && arranged.wrong < 0.5), ready = !unnamed && right >= LIKELY;
   $("likely").hidden = !state.judged;
   $("likely-bar").style.setProperty("--right", right);
   $("likely").classList.toggle("done", ready);
@@ -196,7 +195,7 @@ function allSections(page) {
 
 /** Title and lead. */
 function headingOf(page) {
-  const { state, arranged, view, filter } = page, byTouch = (tapped, typed) => (touch ? tapped : typed);
+  const { state, arranged, view, filter } = page;
   if (isFiltered(page) && view === "all") {
     const count = filtered(page, [...state.image.keys()].filter((row) => state.hasTile(row))).length;
     return [filter.text ? `Found: “${filter.text}”` : "Found", count ? `${counted(count, "image")} of ${number(state.rows)} ${count === 1 ? "fits" : "fit"}.` : "No image fits."];
@@ -204,31 +203,31 @@ function headingOf(page) {
   if (view === "kinds" && state.rows) {
     const left = state.kinds.length, begun = state.classes.length > 0;
     if (!left) return [begun ? "More kinds" : "Kinds", "What has no name yet looks like no kind of its own."];
-    const how = byTouch("Tap away what does not belong, then name the row, add it to a class below, or put it with the strangers.", "Click away what does not belong; then N names the row, a class's key adds it there, 0 puts it with the strangers.");
-    return [begun ? `${counted(left, "more kind")}` : "What kinds are there?", `Each row looks alike. ${how}`];
+    const how = "Each row looks alike. Click away what does not belong; then name the row (N), add it to a class (its key), or put it with the strangers (0).";
+    return [begun ? `${counted(left, "more kind")}` : "What kinds are there?", how];
   }
   if (view.startsWith("kind:")) return ["One kind", "Name all of it, or select some first."];
-  if (view === "map") return ["Map", byTouch("Near is alike. Draw around points to select them.", "Near is alike. Draw around points to select them; the wheel zooms, the right button moves.")];
+  if (view === "map") return ["Map", "Near is alike. Draw around points to select them; the wheel zooms, the right button moves."];
   if (view === "audit") return ["How much is right?", state.audit ? state.audit.line : "A random sample, one image at a time: say right or wrong. At any moment, what you have said bounds how much of the whole pile is right."];
   if (view === "all" && !state.classes.length) {
     if (!state.rows) return ["Getting ready", "The first images appear as soon as a hundred have been read."];
-    return ["All images", `Select a few that belong together, ${byTouch("tap “Name them”", "press N")} and give them a name; under Kinds, images that look alike are in one row.`];
+    return ["All images", "Select a few that belong together and name them (N); under Kinds, images that look alike are in one row."];
   }
   if (view === "all") {
-    if (state.classes.length === 1) return ["Overview", byTouch("Now name a second class: select images of another kind and tap New class. Images of no class you care about: Stranger.", "Now name a second class: select images of another kind and press N. Images of no class you care about: press 0.")];
+    if (state.classes.length === 1) return ["Overview", "Now name a second class: select images of another kind, and New class (N). Images of no class you care about: Stranger (0)."];
     const confirmed = [...arranged.classes, arranged.none].reduce((sum, part) => sum + part.confirmedFiles, 0);
     if (confirmed === state.rows) return ["Overview", `All ${counted(confirmed, "image")} are confirmed.`];
     return ["Overview", state.judged ? `${number(confirmed)} of ${counted(state.rows, "image")} confirmed; the others are guessed from them.` : "Label an image, and the others will be guessed."];
   }
-  if (view === "ask") return ["Worth asking", !arranged.asked.length ? "Nothing more to ask: the guesses are sure." : byTouch("Your answers to these teach most. Select some, then tap their class, Stranger, or Accept if the guess is right.", "Your answers to these teach most. Press a class's key, 0 for a stranger, or Enter if the guess is right.")];
+  if (view === "ask") return ["Worth asking", !arranged.asked.length ? "Nothing more to ask: the guesses are sure." : "Your answers to these teach most: their class (its key), Stranger (0), or Accept (Enter) if the guess is right."];
   if (view === "unknown") return ["Not sorted yet", "Nothing is guessed for these so far."];
-  if (view === "doubtful") return ["Labels to check", byTouch("The other labels contradict these. Accept takes the suggestion; tapping its own class keeps it as it is.", "The other labels contradict these. Enter takes the suggestion; the key of its own class keeps it as it is.")];
+  if (view === "doubtful") return ["Labels to check", "The other labels contradict these. Accept (Enter) takes the suggestion; its own class keeps it as it is."];
   if (view === "missing") return ["Missing files", "The files of these images are gone, or hold something else now. Answers are kept."];
   if (view === "skipped") return ["Skipped files", "These are not part of the pile. Mended files are read within seconds."];
   if (view === "none") return ["Strangers", "Images that belong to none of your classes. A correction here helps most to tell them apart."];
   const part = arranged.classes[classShown(state, view)];
   if (!part) return ["", ""];
-  const advice = part.guessed.length ? byTouch("Accept what is right, and tap the class of what is not.", "Press Enter where the guess is right, another key where it is not.") : "";
+  const advice = part.guessed.length ? "Accept (Enter) where the guess is right, another class where it is not." : "";
   return [state.className(classShown(state, view)), `${counted(part.files - part.confirmedFiles, "image")} guessed, ${number(part.confirmedFiles)} confirmed. ${advice}`];
 }
 
