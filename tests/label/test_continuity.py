@@ -89,6 +89,22 @@ def test_answers_follow_a_pile_that_was_moved(asked_own):
         assert all("elsewhere" in row["path"] for row in csv.DictReader(file))
 
 
+def test_a_pile_whose_files_were_moved_goes_elsewhere_with_its_out(asked_own, tmp_path):
+    with serving(asked_own) as (_, client):
+        client.until(lambda state: state["rows"] == 48)
+        label_some(client)
+        assert client.json("/apply", {"how": "move", "which": "all"})["files"] == 48
+    (tmp_path / "there").mkdir()
+    pile, out = (
+        path.rename(tmp_path / "there" / path.name) for path in (asked_own.pile, asked_own.folder)
+    )
+    with serving(replace(asked_own, pile=pile, out=out)) as (_, client):
+        state = client.until(lambda state: state["rows"] == 48 and state["judged"])
+        assert set(state["copies"]) == {1}
+        assert client.json("/undo", {})["files"] == 48
+    assert len(list(pile.iterdir())) == 48
+
+
 def test_labels_that_classify_adds_while_the_page_is_open_arrive_there(asked_own, sort):
     with serving(asked_own) as (_, client):
         client.until(lambda state: state["rows"] == 48)

@@ -62,7 +62,7 @@ def _moved_files(request: LabelRequest) -> dict[str, Path]:
     root = real_path(request.pile)
     return {
         str(request.pile / source.relative_to(root)): target
-        for source, target in moved_files(request.folder).items()
+        for source, target in moved_files(request.folder, request.pile).items()
         if source.is_relative_to(root)
     }
 

@@ -138,9 +138,14 @@ def read_journal(out: Path, below: Path | None = None) -> Sorting | None:
     return Sorting(out, saved.how, saved.done, steps, pile)
 
 
-def moved_files(out: Path) -> dict[Path, Path]:
-    """The sources of files that a sorting has moved -> where they are in OUT, not behind links."""
+def moved_files(out: Path, pile: Path | None = None) -> dict[Path, Path]:
+    """The sources of files that a sorting has moved -> where they are in OUT, not behind links.
+
+    pile: where they are looked for, if the folder of the sorting is no longer there.
+    """
     sorting = read_journal(out)
+    if sorting is not None and not sorting.pile.exists():
+        sorting = read_journal(out, pile)
     if sorting is None or sorting.how != "move":
         return {}
     folder = real_path(out) / SORTED
