@@ -30,7 +30,8 @@ def near_copies(looks: Array) -> Array:
     rows = rows - rows.mean(1, keepdims=True)
     spread = np.linalg.norm(rows, axis=1, keepdims=True)
     rows /= np.where(spread > PLAIN * rows.shape[1] ** 0.5, spread, np.inf)
-    projected = rows @ np.random.default_rng(0).standard_normal((rows.shape[1], PROJECTED))
+    planes = np.random.default_rng(0).standard_normal((rows.shape[1], PROJECTED), np.float32)
+    projected = rows @ planes
     near = cKDTree(projected).query(projected, range(1, min(NEAREST, count) + 1))[1]  # (P, k)
     alike = [np.einsum("ps,ps->p", rows, rows[column]) >= ALIKE for column in near.T]
     first, column = np.nonzero(np.stack(alike, 1))
