@@ -1,20 +1,22 @@
-"""Images in files, zips and tars: a small value says where an image is, and any process can read it.
+"""Images in folders, zips and tars: a small value says where an image is, and any process can read it.
 
 Nothing is extracted. ILSVRC-12's training images are found in every form in which they are usually kept.
 """
 
 import re
+import stat
 import tarfile
 import threading
 import zipfile
-from collections.abc import Iterable, Iterator, Mapping
+from collections import deque
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
 from semishot.data.decoding import MOST_BYTES
 from semishot.errors import InputError
-from semishot.system.files import open_regular, read_regular, reading
+from semishot.system.files import open_regular, read_regular, reading, real_path
 
 LARGEST = 16 * 2**20  # bytes of an image in an archive
 REMEDY = "get the file again"
@@ -131,3 +133,54 @@ def _in_order(label: str, files: Mapping[str, ImageSource]) -> list[ImageSource]
 @lru_cache(maxsize=8)
 def _opened_zip(path: str) -> zipfile.ZipFile:
     return zipfile.ZipFile(path)
+
+
+# Every file below a folder: sorted, no folder twice, no cycles
+
+
+@dataclass(frozen=True)
+class Entry:
+    path: Path
+    hidden: bool = False
+    problem: str = ""
+    """Why it is neither a regular file nor a folder that was searched."""
+
+
+def walk(root: Path, leave_out: Collection[Path] = (), hidden: bool = False) -> Iterator[Entry]:
+    """Regular files below `root`, and entries that cannot be read or followed, with the reason.
+
+    Links are followed last, so that a folder is found by its own path if it has one below `root`.
+    leave_out: resolved paths of folders that are skipped. hidden: walk hidden folders, too.
+    """
+    seen: dict[tuple[bool, int, int], Path] = {}
+    waiting, links = [root], deque[Path]()
+    while waiting or links:
+        path = waiting.pop() if waiting else links.popleft()
+        concealed = is_hidden(*path.relative_to(root).parts)
+        problem, action = "", "opened"
+        try:
+            status = path.stat()
+            key = (concealed, status.st_dev, status.st_ino)
+            if stat.S_ISREG(status.st_mode):
+                yield Entry(path, concealed)
+            elif not stat.S_ISDIR(status.st_mode):
+                problem = "not a regular file"
+            elif real_path(path) in leave_out:
+                continue
+            elif key in seen:
+                problem = f"links back to {seen[key]}"
+            else:
+                seen[key] = path
+                action = "listed"
+                inside = [p for p in sorted(path.iterdir()) if hidden or not is_hidden(p.name)]
+                links += [p for p in inside if p.is_symlink()]
+                waiting += [p for p in reversed(inside) if not p.is_symlink()]
+        except OSError as error:
+            problem = f"cannot be {action} ({error.strerror})"
+        if problem:
+            yield Entry(path, concealed, problem)
+
+
+def is_hidden(*parts: str) -> bool:
+    """Whether a part of a path was created by a desktop or a version control system."""
+    return any(part.startswith(".") or part == "__MACOSX" for part in parts)

@@ -24,8 +24,6 @@ OWN = "folder"
 """The data set of a user's own images. Its pools may have other names: the key OWN_NAME of `about`."""
 OWN_NAME = "data_set"
 VALID_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
-NOT_NAMES = {"downloads"}
-"""Folders of the data root that are not pools."""
 
 
 def names() -> list[str]:
@@ -55,7 +53,7 @@ def own_names(root: Path | None = None) -> list[str]:
 
 def is_own_name(name: str) -> bool:
     """Whether a user may give this name to a pool."""
-    return bool(VALID_NAME.fullmatch(name)) and name not in {*names(), *NOT_NAMES}
+    return bool(VALID_NAME.fullmatch(name)) and name not in {*names(), "downloads"}
 
 
 def pool_folder(name: str, root: Path | None = None) -> Path:

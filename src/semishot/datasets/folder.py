@@ -10,11 +10,10 @@ from numpy.typing import NDArray
 
 from semishot.data.decoding import EXTENSIONS, decode
 from semishot.data.framing import Whole, is_drawing
-from semishot.data.image_sources import ImageSource, WholeFile, read_bytes
+from semishot.data.image_sources import ImageSource, WholeFile, read_bytes, walk
 from semishot.data.pool import SPLITS, ImagePool, Split
 from semishot.data.pool_builder import PlannedClass, PoolPlan, build_pool
 from semishot.data.splits import random_words, uniforms
-from semishot.data.walk_folders import walk
 from semishot.errors import InputError
 from semishot.system.files import real_path
 from semishot.system.progress import track
@@ -25,7 +24,7 @@ ACCEPTED = f"images as {LAYOUTS}"
 UNGROUPED = "all"
 """The group of every class if the tree has no groups."""
 VAL_PERCENT, TEST_PERCENT = 16, 20  # of the classes or groups: 64/16/20, as in miniImageNet
-PHOTOGRAPH, DRAWING = (3, 84, 84), (1, 28, 28)
+PHOTOGRAPH, DRAWING = 84, 28  # pixels along a side
 SIZES = range(16, 513)
 """The sides that may be asked for: four poolings need 16 pixels."""
 ALMOST_SPLITS = {"training", "valid", "validation", "dev", "testing", "eval", "evaluation"}
@@ -50,19 +49,20 @@ def prepare(folder: Path, source: Path, size: int | None = None) -> ImagePool:
     tree = read_tree(source)
     layout = find_layout(tree, source)
     classes = plan(tree, layout, source)
-    shape = common_shape([image.path for planned in classes for image in planned.sources])
-    if size is not None:
-        shape = (shape[0], size, size)
+    paths = [image.path for planned in classes for image in planned.sources]
+    looked_at = track(paths, "looking at the images", len(paths))
+    drawings = all(is_drawing(read_bytes(WholeFile(path)), path) for path in looked_at)
+    side, channels = size or (DRAWING if drawings else PHOTOGRAPH), 1 if drawings else 3
     about = {
         "data_set": "folder",
         "source": str(source),
         "layout": f"{layout}/image",
         "ignored": tree.ignored,
         "splits": "as given" if layout == "split/class" else "64/16/20 %, shuffled with seed 0",
-        "prepared": f"{shape[1]}x{shape[2]} Pillow bilinear, {'RGB' if shape[0] == 3 else 'gray'}",
+        "prepared": f"{side}x{side} Pillow bilinear, {'gray' if drawings else 'RGB'}",
     }
-    read = partial(read_image, side=shape[1], channels=shape[0])
-    return build_pool(folder, PoolPlan(folder.name, shape, classes, read, about))
+    read = partial(read_image, side=side, channels=channels)
+    return build_pool(folder, PoolPlan(folder.name, (channels, side, side), classes, read, about))
 
 
 def describe(pool: ImagePool) -> list[str]:
@@ -184,13 +184,6 @@ def portable_split(units: Sequence[str], layout: str, source: Path) -> list[Spli
     drawn = [split for split, size in sizes.items() for _ in range(size)]
     split_at = dict(zip(order.tolist(), drawn, strict=True))
     return [split_at[index] for index in range(count)]
-
-
-def common_shape(paths: Sequence[str]) -> tuple[int, int, int]:
-    """(C, H, W): that of drawings if all images are drawings, else that of photographs."""
-    looked_at = track(paths, "looking at the images", len(paths))
-    drawings = all(is_drawing(read_bytes(WholeFile(path)), path) for path in looked_at)
-    return DRAWING if drawings else PHOTOGRAPH
 
 
 def read_image(source: ImageSource, side: int, channels: int) -> NDArray[np.uint8]:

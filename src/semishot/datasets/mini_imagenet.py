@@ -32,11 +32,11 @@ from semishot.data.image_sources import (
     ZipMember,
     ilsvrc_files,
     read_bytes,
+    walk,
 )
 from semishot.data.pool import SPLITS, ImagePool, Split
 from semishot.data.pool_builder import PlannedClass, PoolPlan, Read, Source, build_pool
 from semishot.data.settings import Lists, preparation
-from semishot.data.walk_folders import walk
 from semishot.errors import InputError
 from semishot.system.files import reading
 from semishot.system.tables import read_rows

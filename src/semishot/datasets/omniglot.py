@@ -14,10 +14,16 @@ from PIL import Image
 from PIL.PngImagePlugin import PngImageFile
 
 from semishot.data.framing import Ink
-from semishot.data.image_sources import ImageSource, WholeFile, ZipMember, read_bytes
+from semishot.data.image_sources import (
+    ImageSource,
+    WholeFile,
+    ZipMember,
+    is_hidden,
+    read_bytes,
+    walk,
+)
 from semishot.data.pool import SPLITS, ImageClass, ImagePool, Split, save_pool
 from semishot.data.settings import Reduction, Rotations, preparation
-from semishot.data.walk_folders import is_hidden, walk
 from semishot.errors import InputError, reason_of
 from semishot.system.files import reading
 from semishot.system.progress import track

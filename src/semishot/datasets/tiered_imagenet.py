@@ -65,7 +65,6 @@ def prepare(folder: Path, source: Path, partial: bool = False) -> ImagePool:
         form, read_one = "the ILSVRC-12 training images", read
         files = ilsvrc_files(source, [c.name for c in known])
     planned = [replace(c, sources=tuple(files[c.name])) for c in known if files.get(c.name)]
-    del files
     missing = [c for c in known if c.name not in {p.name for p in planned}]
     if not planned:
         raise InputError(f"no files of tieredImageNet in {source}: it needs {ACCEPTED}")

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from semishot.data.decoding import EXTENSIONS
-from semishot.data.walk_folders import walk
+from semishot.data.image_sources import walk
 from semishot.errors import InputError, printable
 from semishot.system.files import real_path, real_place
 
