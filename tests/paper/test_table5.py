@@ -43,7 +43,7 @@ def test_pixel_1nn_recomputed_episode_by_episode(tiny_pool):
     )
     seen = table5.features_of(pixels, images, 0, {})
     stream = streams_of(images, [5], shape)
-    found = table5.baseline_accuracies(seen, stream, "nearest_neighbor", 0.1, episodes=4)
+    found = table5.baseline_accuracies(seen, stream, "nearest_neighbor", episodes=4)
     for e in range(4):
         drawn = sample_episodes(images, shape, Stream(5, "test"), e, 1)
         right = 0
@@ -127,9 +127,6 @@ def test_the_table_shows_mean_interval_error_and_difference():
         ["40.39 ± 0.36", f"+1.61 (z {1.61 / 4.1296**0.5:+.1f})"],
     )
     assert [shown(cell) for cell in row] == ["1-NN Pixel", "2", *ours, *paper]
-    (cell,) = json.loads(paper_tables.table5_as_json(found))
-    assert cell["accuracy"] == pytest.approx(0.42)
-    assert cell["paper_accuracy"] == pytest.approx(0.4039)
 
 
 def test_the_command_of_a_table_measures_that_table():

@@ -1,6 +1,5 @@
 """Tables from records: means, the standard error over splits, the paper's layout, sentences."""
 
-import json
 import re
 from typing import Any
 
@@ -221,39 +220,6 @@ def test_a_cell_agrees_within_two_errors_and_is_above_or_below_beyond():
     assert shown(alone.grids[0].rows[0][3]) == "+0.10"
 
 
-def test_json_has_every_cell_beside_the_papers_as_fractions():
-    cells = json.loads(tables.table_as_json(TABLE1, all_records()))
-    assert len(cells) == 10 * 2
-    for cell in cells:
-        model, h, m = cell["model"], cell["distractors"], cell["unlabeled"]
-        column = 0 if model == "supervised" else h
-        mean, error = mean_and_error([accuracy(model, column, m, s) for s in range(SPLITS)])
-        assert cell["accuracy"] == pytest.approx(mean)
-        assert cell["standard_error_over_splits"] == pytest.approx(error)
-        assert cell["mean_ci95_over_episodes"] == pytest.approx(0.02)
-        assert cell["splits"] == SPLITS
-        assert 100 * cell["paper_accuracy"] == pytest.approx(TABLE1.cells[model, 1, h].mean)
-        assert 100 * cell["paper_standard_error"] == pytest.approx(TABLE1.cells[model, 1, h].error)
-        assert cell["z"] == scores(m)[model, h]
-
-
-@pytest.mark.parametrize("other", [{"dataset": "glyphs"}, {"preparation": "partial"}])
-def test_json_has_numbers_of_later_papers_for_their_data_only(other):
-    table, walks = (
-        paper.TABLES["table2"],
-        record(model="prwn", dataset="mini-imagenet", unlabeled=20),
-    )
-    (cell,) = json.loads(tables.table_as_json(table, [walks | {"distractors": 0}]))
-    assert (cell["published_accuracy"], cell["published_by"]) == (0.5089, "PRWN")
-    assert "published_error" not in cell
-    spread = {"model": "label_propagation", "distractors": 0}
-    (cell,) = json.loads(tables.table_as_json(table, [walks | spread]))
-    assert (cell["published_error"], cell["published_by"]) == (0.0027, "TPN-semi")
-    assert "z" not in cell  # what kind of error theirs is is not certain
-    (cell,) = json.loads(tables.table_as_json(table, [walks | {"distractors": 0} | other]))
-    assert "published_accuracy" not in cell
-
-
 def test_records_as_text_names_both_kinds_of_error():
     rows = [run("soft_kmeans", 0, 5, s, 0.8 + 0.1 * s) for s in range(2)]
     lines = records_as_text(rows).splitlines()
@@ -267,7 +233,3 @@ def test_records_as_text_names_both_kinds_of_error():
 def test_one_run_has_no_standard_error_over_splits():
     text = records_as_text([run("soft_kmeans", 0, 5, 0, 0.8)])
     assert "standard error" not in text
-    rows = [run("supervised", 0, 5, 0, 0.8)]
-    found = json.loads(tables.table_as_json(TABLE1, rows))
-    assert [cell["standard_error_over_splits"] for cell in found] == [None, None]
-    assert not any("z" in cell for cell in found)

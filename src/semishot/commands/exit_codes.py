@@ -43,7 +43,9 @@ def one_line_errors() -> Iterator[None]:
             _end(interrupted_line(), TERMINATED if terminated else INTERRUPTED)
         if isinstance(error, InputError):
             _end(str(error), WRONG_USE)
-        if isinstance(error, BrokenPipeError) and _nobody_reads(error):
+        if isinstance(error, BrokenPipeError) and (  # not of a pipe to a worker
+            error.filename == STDOUT or any(map(_reader_has_gone, (sys.stdout, sys.stderr)))
+        ):
             _discard(sys.stderr)
             sys.exit(UNREAD)
         if isinstance(error, OSError):
@@ -144,11 +146,6 @@ def _discard(stream: TextIO) -> None:
         null = os.open(os.devnull, os.O_WRONLY)
         os.dup2(null, stream.fileno())
         os.close(null)
-
-
-def _nobody_reads(error: BrokenPipeError) -> bool:
-    """Whether this is about stdout or stderr, as in `| head`, and not about a pipe to a worker."""
-    return error.filename == STDOUT or any(map(_reader_has_gone, (sys.stdout, sys.stderr)))
 
 
 def _reader_has_gone(stream: TextIO) -> bool:

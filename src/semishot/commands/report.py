@@ -63,9 +63,8 @@ def drawing(name: str, title: str, default: EpisodeRequest) -> Callable[..., Non
         from semishot.paper.viewed_episode import view_episode
         from semishot.report import pictures
 
-        draw = {"episode": pictures.episode_picture, "refinement": pictures.refinement_picture}
-        draw["task"] = pictures.task_picture
-        pictures.write_picture(draw[name](view_episode(request, data_root)), out)
+        draw = getattr(pictures, f"{name}_picture")
+        pictures.write_picture(draw(view_episode(request, data_root)), out)
         print(out)
 
     command.__doc__ = title

@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,6 +14,7 @@ from semishot.training.requests import Where
 from semishot.workers import Workers
 
 if TYPE_CHECKING:
+    from semishot.report.tables import Section
     from semishot.training.records import Record
 
 
@@ -32,14 +33,15 @@ def demo(
     """
     from semishot import datasets
     from semishot.paper import published, reproduce
-    from semishot.report import paper_tables, render
+    from semishot.report import paper_tables
 
     where, request = Where(runs, data_root, "cpu"), TableRequest(datasets.EMBEDDED, "demo", splits)
     records = reproduce.table("table1", request, where, tensorboard=tensorboard)
     table = published.table("table1", datasets.EMBEDDED)
     shown = [record for record in records if record["unlabeled"] == 5]
-    text = render.as_text(paper_tables.table_section("table1", table, shown))
-    hand_out(paper_tables.table_as_json(table, records) if as_json else text, records, where)
+    hand_out(
+        paper_tables.table_section("table1", table, shown), records, where, Output(None, as_json)
+    )
 
 
 def table_command(name: str, title: str) -> Callable[..., None]:
@@ -52,38 +54,30 @@ def table_command(name: str, title: str) -> Callable[..., None]:
         output: Flags[TrainingOutput],
     ) -> None:
         from semishot.paper import published, reproduce
-        from semishot.report import figures, paper_tables, render
+        from semishot.report import figures, paper_tables
 
         dataset = request.dataset or published.dataset_of(name)
         table = published.table(name, dataset)
         records = reproduce.table(name, request, where, workers, output.tensorboard)
-        if output.as_json:
-            text = paper_tables.table_as_json(table, records)
-        elif name in published.TABLES:
-            text = render.as_text(paper_tables.table_section(name, table, records))
+        if name in published.TABLES:
+            section = paper_tables.table_section(name, table, records)
         else:
-            text = render.as_text(figures.curves_section(records))
+            section = figures.curves_section(records)
         file = f"{dataset}/{name}-{request.preset}{_suffix(records, request.updates)}.json"
-        hand_out(text, records, where, [output.publish], file)
+        hand_out(section, records, where, output, file)
 
     command.__doc__ = f"{title}: train and test what is missing; print it beside the paper's."
     return command
 
 
-def table5(
-    request: Flags[Table5Request],
-    where: Flags[Where],
-    output: Flags[Output],
-) -> None:
+def table5(request: Flags[Table5Request], where: Flags[Where], output: Flags[Output]) -> None:
     """1-NN and logistic regression on pixels and on Conv-4 features, beside the paper's Table 5."""
     from semishot.paper import table5
-    from semishot.report import paper_tables, render
+    from semishot.report import paper_tables
 
     records = table5.table5(request, where)
-    words = render.as_text(paper_tables.table5_section(records))
-    text = paper_tables.table5_as_json(records) if output.as_json else words
     file = f"{request.dataset}/table5{_suffix(records, request.updates)}.json"
-    hand_out(text, records, where, [output.publish], file)
+    hand_out(paper_tables.table5_section(records), records, where, output, file)
 
 
 def figure_masks(
@@ -95,15 +89,14 @@ def figure_masks(
     """Draw the mask values of distractors and others, and print how well they separate (Figure 7)."""
     from semishot.paper import masks
     from semishot.report import figures, render
+    from semishot.training.records import publish
 
     records = masks.figure_masks(request, where)
     render.write_figure(figures.masks_charts(records), out)
-    words = render.as_text(figures.masks_section(records))
-    text = json.dumps(records, indent=1) if output.as_json else words
-    folders = [where.runs, output.publish]  # the report reads the first
     updates = None if request.model else request.updates
     file = f"{records[0]['dataset']}/figure-masks{_suffix(records, updates)}.json"
-    hand_out(text, records, where, folders, file)
+    publish(records, where.runs / file)  # the report reads it
+    hand_out(figures.masks_section(records), records, where, output, file)
 
 
 def ablations(
@@ -114,37 +107,27 @@ def ablations(
 ) -> None:
     """Train and test what happens when one thing is changed at a time."""
     from semishot.paper import ablations
-    from semishot.report import other_tables, render
+    from semishot.report import other_tables
 
     records = ablations.ablations(request, where, workers, output.tensorboard)
-    words = render.as_text(other_tables.ablations_section(records))
-    text = json.dumps(records, indent=1) if output.as_json else words
-    file = f"{request.dataset}/ablations{_words(request.only)}{_suffix(records)}.json"
-    hand_out(text, records, where, [output.publish], file)
+    only = "".join(f"-{word}" for word in re.findall(r"\w+", request.only.replace("'", "")))
+    file = f"{request.dataset}/ablations{only}{_suffix(records)}.json"
+    hand_out(other_tables.ablations_section(records), records, where, output, file)
 
 
 def hand_out(
-    text: str,
-    records: "Sequence[Record]",
-    where: Where,
-    folders: Iterable[Path | None] = (),
-    file: str = "",
+    section: "Section", records: "Sequence[Record]", where: Where, output: Output, file: str = ""
 ) -> None:
-    """Print the text, add the records to `file` in each folder, and write the report of all runs."""
+    """Print the section or its records, publish these in `file`, and write the report of all runs."""
     from semishot.report.page import report_on_runs
+    from semishot.report.render import as_text
     from semishot.training.records import publish
 
     tell_of_changed((r["model"], r["training"]["date"]) for r in records if "training" in r)
-    print(text)
-    for folder in folders:
-        if folder is not None:
-            publish(records, folder / file)
+    print(json.dumps(records, indent=1) if output.as_json else as_text(section))
+    if output.publish is not None:
+        publish(records, output.publish / file)
     report_on_runs(where.runs, where.data_root)
-
-
-def _words(text: str) -> str:
-    """The words of a text as they stand in a result file's name: `-authors-code`, without quotes or signs."""
-    return "".join(f"-{word}" for word in re.findall(r"\w+", text.replace("'", "")))
 
 
 def _suffix(records: "Sequence[Record]", updates: int | None = None) -> str:

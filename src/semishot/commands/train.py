@@ -27,9 +27,8 @@ def train(
     from semishot.training.run_folder import TRAINING_FILE, training_of
 
     folder = train_fleet(request, where, out, tensorboard)
-    if ":" in request.model:
-        training = training_of(folder / TRAINING_FILE)
-        tell_of_changed((request.model, own["date"]) for own in training.values())
+    training = training_of(folder / TRAINING_FILE).values()
+    tell_of_changed((request.model, own["date"]) for own in training)
     print(folder)
 
 

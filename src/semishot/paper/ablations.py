@@ -74,21 +74,16 @@ class AblationCell:
 
     variant: Variant
     column: int
-    recipe: Recipe
-    train: EpisodeShape
-
-    @property
-    def fleet(self) -> tuple[str, Recipe, EpisodeShape]:
-        """Cells with the same can share a fleet."""
-        return self.variant.preset, self.recipe, self.train
+    fleet: tuple[str, Recipe, EpisodeShape]
+    """Preset, recipe and training episode: cells with the same can share a fleet."""
 
     def holds(self, record: Record) -> bool:
-        own = self.variant
+        preset, recipe, train = self.fleet
         return (
-            (record["preset"], record["model"]) == (own.preset, own.model)
-            and record["options"] == own.options
-            and record["recipe"] == self.recipe.changes()
-            and record["train"] == self.train.as_dict()
+            (record["preset"], record["model"]) == (preset, self.variant.model)
+            and record["options"] == self.variant.options
+            and record["recipe"] == recipe.changes()
+            and record["train"] == train.as_dict()
             and record["distractors"] == self.column
         )
 
@@ -98,7 +93,8 @@ def cell_of(dataset: str, variant: Variant, column: int) -> AblationCell:
     recipe = replace(chosen.recipe, **variant.recipe)
     recipe = recipe.with_updates(UPDATES.get(variant.preset, recipe.updates))
     train = chosen.episode(chosen.train.shot, column, refines=variant.model != SUPERVISED)
-    return AblationCell(variant, column, recipe, replace(train, **variant.train))
+    train = replace(train, **variant.train)
+    return AblationCell(variant, column, (variant.preset, recipe, train))
 
 
 def ablations(

@@ -44,7 +44,7 @@ def table_jobs(
     """For each shot the supervised fleet, and for each column one fleet of all methods. A method outside the
     package has a fleet of its own, and so has one with settings of its own at test."""
     chosen = presets.preset(request.preset, pool.name)
-    recipe = presets.recipe_of(request.preset, pool.name, request.updates)
+    recipe = chosen.recipe.with_updates(request.updates)
     options = parsed(request.options)
     rows = chosen_rows(request.models or chosen.models, options)
     methods = [row for row in rows if row not in (SUPERVISED, SEMI_SUPERVISED_INFERENCE)]
@@ -163,7 +163,7 @@ def fleet_config(request: FleetRequest, pool: ImagePool) -> FleetConfig:
     given = {name: value for name, value in vars(request).items() if value is not None}
     refine.add(request.encoder or "")
     chosen = presets.preset(request.preset, pool.name)
-    recipe = presets.recipe_of(request.preset, pool.name, request.updates)
+    recipe = chosen.recipe.with_updates(request.updates)
     recipe = replace(recipe, **{k: v for k, v in given.items() if k in RECIPE_FIELDS})
     shape = replace(chosen.train, **{k: v for k, v in given.items() if k in EPISODE_FIELDS})
     model = refine.add(request.model)
@@ -177,18 +177,15 @@ def fleet_config(request: FleetRequest, pool: ImagePool) -> FleetConfig:
 
 
 def parsed(options: Mapping[str, str] | None) -> dict[str, Any]:
-    """Options of a method as they are typed."""
-    return {name: literal(name, value) for name, value in (options or {}).items()}
-
-
-def literal(name: str, value: str) -> Any:
-    """A number or true/false from the command line."""
-    try:
-        return json.loads(value.lower())
-    except json.JSONDecodeError as error:
-        raise InputError(
-            f"option {name}: {value!r} is neither a number nor true or false"
-        ) from error
+    """Options of a method as they are typed: numbers, true and false."""
+    values = {}
+    for name, text in (options or {}).items():
+        try:
+            values[name] = json.loads(text.lower())
+        except json.JSONDecodeError as error:
+            problem = f"option {name}: {text!r} is neither a number nor true or false"
+            raise InputError(problem) from error
+    return values
 
 
 def configs_of(jobs: Iterable[Job]) -> list[FleetConfig]:

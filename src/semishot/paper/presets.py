@@ -113,11 +113,10 @@ _STAGES = Recipe(
 )
 """Chosen on the validation classes of miniImageNet: `experiments/evidence/two_stage.json`."""
 _WIDE = EpisodeShape(way=16, shot=5, query=5, unlabeled=5, distractors=16)
-_PAPER, _TEXTS, _TWO = (PRESETS[name] for name in ("ren2018", "ren2018-text", "two-stage"))
 _FOR_PHOTOS = {
-    "ren2018": replace(_PAPER, recipe=_PHOTOS, train=PHOTO_TRAIN),
-    "ren2018-text": replace(_TEXTS, recipe=_TEXT, train=PHOTO_TRAIN),
-    "two-stage": replace(_TWO, recipe=_STAGES, train=_WIDE, at_test=PHOTOS_AT_TEST),
+    "ren2018": replace(PRESETS["ren2018"], recipe=_PHOTOS, train=PHOTO_TRAIN),
+    "ren2018-text": replace(PRESETS["ren2018-text"], recipe=_TEXT, train=PHOTO_TRAIN),
+    "two-stage": replace(PRESETS["two-stage"], recipe=_STAGES, train=_WIDE, at_test=PHOTOS_AT_TEST),
 }
 FOR_DATASET = {
     (name, dataset): replace(chosen, recipe=replace(chosen.recipe, labeled_fraction=fraction))
@@ -125,12 +124,11 @@ FOR_DATASET = {
     for dataset, fraction in ((MINI, 0.4), (TIERED, 0.1))
 }
 """Presets that differ for a data set of the paper."""
-FOR_DRAWINGS = ("semishot",)
-"""Presets that miniImageNet and tieredImageNet do not have."""
 
 
 def exists(name: str, dataset: str) -> bool:
-    return name in PRESETS and not (name in FOR_DRAWINGS and dataset in (MINI, TIERED))
+    """`semishot` is for drawings: miniImageNet and tieredImageNet do not have it."""
+    return name in PRESETS and not (name == "semishot" and dataset in (MINI, TIERED))
 
 
 def preset(name: str, dataset: str = "omniglot") -> Preset:
@@ -139,9 +137,3 @@ def preset(name: str, dataset: str = "omniglot") -> Preset:
         known = ", ".join(each for each in PRESETS if exists(each, dataset))
         raise InputError(f"{what} {name!r}: choose from {known}")
     return FOR_DATASET.get((name, dataset), PRESETS[name])
-
-
-def recipe_of(name: str, dataset: str, updates: int | None = None) -> Recipe:
-    """A preset's recipe, over another number of updates if one is given."""
-    recipe = preset(name, dataset).recipe
-    return recipe if updates is None else recipe.with_updates(updates)

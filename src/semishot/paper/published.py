@@ -209,8 +209,6 @@ ONE_SHOT = EpisodeShape(way=5, shot=1, query=14, unlabeled=0)
 PHOTO_SHOTS = tuple(EpisodeShape(way=5, shot=shot, query=5, unlabeled=0) for shot in (1, 5))
 TABLE5_TEST = {MINI: PHOTO_SHOTS, TIERED: PHOTO_SHOTS}
 """The queries of the authors' code; other data sets are tested as Omniglot is, with ONE_SHOT."""
-LABELED_FRACTION = {MINI: 0.4}
-"""0.1 for other data sets."""
 TABLE5_COLUMNS = (("omniglot", 1), (MINI, 1), (MINI, 5), (TIERED, 1), (TIERED, 5))
 TABLE5_ROWS = """
 nearest_neighbor pixels        40.39 0.36  26.74 0.48  31.43 0.51  26.55 0.50  30.79 0.53

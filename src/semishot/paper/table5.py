@@ -25,7 +25,8 @@ from semishot.errors import InputError
 from semishot.network.adam import Adam
 from semishot.network.protonet import ProtoNet, class_labels
 from semishot.paper.authors_network import authors_network
-from semishot.paper.published import CLASSIFIERS, FEATURES, LABELED_FRACTION, ONE_SHOT, TABLE5_TEST
+from semishot.paper.presets import preset
+from semishot.paper.published import CLASSIFIERS, FEATURES, ONE_SHOT, TABLE5_TEST
 from semishot.paper.reproduce import FIXED
 from semishot.paper.requests import Table5Request
 from semishot.prototypes import squared_distances
@@ -41,7 +42,6 @@ from semishot.training.records import BaselineRecord, Measurement, records_so_fa
 from semishot.training.requests import EPISODES, Where
 from semishot.training.run_folder import data_state, training_of
 
-ADAM_RATE = {"pixels": 1e-3, "random": 1e-2, "authors_random": 1e-2, "pretrained": 1e-2}
 NUMBERS_AT_A_TIME = 20_000_000
 """The most features of episodes that are processed at a time."""
 
@@ -68,10 +68,9 @@ def table5(request: Table5Request, where: Where) -> list[BaselineRecord]:
     pool, device = datasets.load(request.dataset, where.data_root), pick_device(where.device)
     if not features and not bug:
         raise InputError(f"--features takes at least one of {', '.join(FEATURES)}")
-    recipe = replace(
-        classification.AUTHORS_RECIPE, labeled_fraction=LABELED_FRACTION.get(pool.name, 0.1)
-    )
-    recipe = recipe if request.updates is None else recipe.with_updates(request.updates)
+    fraction = preset("ren2018", pool.name).recipe.labeled_fraction
+    recipe = replace(classification.AUTHORS_RECIPE, labeled_fraction=fraction)
+    recipe = recipe.with_updates(request.updates)
     images = all_labeled(pool.of_split("test"))
     tests = TABLE5_TEST.get(pool.name, (ONE_SHOT,))
     check_enough(images, *tests, advice=FIXED)
@@ -114,7 +113,7 @@ def measured(
             for test, classifier in product(tests, CLASSIFIERS):
                 begun, stream = time.monotonic(), streams_of(images, [seed], test)
                 right = baseline_accuracies(
-                    features, stream, classifier, ADAM_RATE[kind.name], EPISODES, progress.advance
+                    features, stream, classifier, EPISODES, progress.advance
                 )
                 measurement = Measurement(
                     *(test, "test", time.monotonic() - begun, device_name(request.device)),
@@ -154,7 +153,6 @@ def baseline_accuracies(
     features: Tensor,
     stream: EpisodeStreams,
     classifier: str,
-    adam_rate: float,
     episodes: int,
     advance: Callable[[int], object] = lambda _: None,
 ) -> NDArray[np.float64]:
@@ -166,7 +164,7 @@ def baseline_accuracies(
     together = min(episodes, max(1, NUMBERS_AT_A_TIME // (shape.images * features.shape[1])))
     labels = torch.arange(shape.way, device=device).repeat_interleave(shape.shot)  # (S,)
     truth = class_labels(shape, device)  # (Q,)
-    scale = 255 if features.dtype == torch.uint8 else 1
+    scale, adam_rate = (255, 1e-3) if features.dtype == torch.uint8 else (1, 1e-2)
     parts = []
     for start in range(0, episodes, together):
         rows = stream.draw_rows(start, min(together, episodes - start))[0]  # (E, B)

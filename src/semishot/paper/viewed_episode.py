@@ -3,13 +3,13 @@
 Letters: N classes, H distractor classes, K support, M unlabeled, Q query images per class, D dimensions.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
 from semishot import datasets, refine
 from semishot.data.episodes import check_enough
@@ -46,7 +46,7 @@ class ViewedEpisode:
     """(N, Q), with the refined ones."""
     weights: Floats
     """(N + H, M), how much of each unlabeled image the refinement uses: the mask, for Masked."""
-    points: tuple[Floats, Floats, Floats]
+    points: Sequence[Floats]
     """Embeddings (N, K, D), (N + H, M, D), (N, Q, D)."""
     prototypes: tuple[Floats, Floats]
     """Before and after, (N, D) each."""
@@ -62,7 +62,9 @@ def view_episode(request: EpisodeRequest, root: Path | None = None) -> ViewedEpi
     check_enough(images, shape)
     drawn = pool.images[streams_of(images, [request.seed], shape).draw(episode, 1)[0, 0]]
     pixels = np.split(drawn, np.cumsum(shape.sizes)[:2])
-    embedded = torch.split(embed(model, drawn), list(shape.sizes))
+    batch = torch.from_numpy(drawn)  # (B, C, H, W)
+    points = batch.flatten(1) / 255 if model is None else model.embed(batch[None])[0]  # (B, D)
+    embedded = torch.split(points, list(shape.sizes))
     support, unlabeled, query = embedded  # (S, D), (U, D), (Q, D)
     labels = support_labels(shape, support)  # (S, N)
     before = after = class_prototypes(support, labels)  # (N, D)
@@ -76,18 +78,19 @@ def view_episode(request: EpisodeRequest, root: Path | None = None) -> ViewedEpi
     n, h = shape.way, shape.distractors
     grid = ((n, shape.shot), (n + h, shape.unlabeled), (n, shape.query))
     predicted = [class_log_probs(query, p).argmax(-1).numpy() for p in (before, after)]
-    shown = [part.reshape(*g, *part.shape[1:]) for part, g in zip(pixels, grid, strict=True)]
-    points = [part.double().numpy() for part in embedded]  # (..., D) each
-    points_of = [part.reshape(*g, part.shape[-1]) for part, g in zip(points, grid, strict=True)]
+    seen = [part.reshape(*g, *part.shape[1:]) for part, g in zip(pixels, grid, strict=True)]
     return ViewedEpisode(
         title=f"{pool.name}, {name}",
-        support=shown[0],
-        unlabeled=shown[1],
-        query=shown[2],
+        support=seen[0],
+        unlabeled=seen[1],
+        query=seen[2],
         before=predicted[0].reshape(grid[2]),
         after=predicted[1].reshape(grid[2]),
         weights=weights.double().numpy().reshape(grid[1]),
-        points=(points_of[0], points_of[1], points_of[2]),
+        points=[
+            part.double().numpy().reshape(*g, part.shape[-1])
+            for part, g in zip(embedded, grid, strict=True)
+        ],
         prototypes=(before.double().numpy(), after.double().numpy()),
     )
 
@@ -107,11 +110,3 @@ def open_run(request: EpisodeRequest, root: Path | None) -> tuple[ProtoNet | Non
     if not 0 <= run < len(config.members):
         raise InputError(f"{source} has runs 0 to {len(config.members) - 1}, not {run}")
     return take_run(fleet, run), pool, title(config.members[run].model)
-
-
-def embed(model: ProtoNet | None, images: Bytes) -> Tensor:
-    """uint8 (B, C, H, W) -> (B, D)."""
-    batch = torch.from_numpy(images)
-    if model is None:
-        return batch.flatten(1) / 255
-    return model.embed(batch[None])[0]

@@ -193,19 +193,6 @@ def splits_and_updates(records: Sequence[Record]) -> list[str]:
     return ["--splits", str(splits), *([] if usual else ["--updates", str(record["updates"])])]
 
 
-def table_as_json(table: paper.PaperTable, records: Sequence[Record]) -> str:
-    """A table's cells as plain data, beside the published ones."""
-    beside_paper = is_beside_paper(table, records)
-    made = [
-        {"model": model, "shot": shot, "distractors": h, "unlabeled": m}
-        | ours.as_json(table.cells.get((model, shot, h)) if beside_paper else None)
-        for shot, m in parts_of(table, records)
-        for (model, h), ours in cells(records, shot, m).items()
-        if ours
-    ]
-    return json.dumps(made, indent=1)
-
-
 # Table 5
 
 USUAL_UPDATES = 4_000
@@ -284,14 +271,3 @@ def table5_cells(records: Sequence[BaselineRecord]) -> dict[tuple[str, str, bool
     order = product(paper.CLASSIFIERS, kinds, sorted({r["shot"] for r in records}))
     own = {(c, *kind, shot): measured(groups.get((c, *kind, shot), ())) for c, kind, shot in order}
     return {key: cell for key, cell in own.items() if cell}
-
-
-def table5_as_json(records: Sequence[BaselineRecord]) -> str:
-    """The cells as plain data, beside the published ones."""
-    dataset = records[0]["dataset"]
-    made = [
-        {"model": classifier, "features": features, "scale_bug": bug, "shot": shot}
-        | ours.as_json(paper.published_baseline(dataset, shot, classifier, features))
-        for (classifier, features, bug, shot), ours in table5_cells(records).items()
-    ]
-    return json.dumps(made, indent=1)

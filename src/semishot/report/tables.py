@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from statistics import fmean
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 from scipy.special import stdtrit
@@ -95,27 +95,6 @@ class Measured:
             return None
         error = math.hypot(self.error, theirs.standard_error)
         return round((self.mean - theirs.mean) / max(1e-12, error), 1)
-
-    def as_json(self, theirs: PublishedCell | None) -> dict[str, Any]:
-        """As fractions, beside the published number."""
-        own = {
-            "accuracy": self.mean / 100,
-            "standard_error_over_splits": self.error / 100 if self.splits > 1 else None,
-            "mean_ci95_over_episodes": self.interval / 100,
-            "splits": self.splits,
-        }
-        if theirs is None:
-            return own
-        if theirs.source or theirs.error is None:
-            error = {} if theirs.error is None else {"published_error": theirs.error / 100}
-            return (
-                own
-                | {"published_accuracy": theirs.mean / 100, "published_by": theirs.source}
-                | error
-            )
-        z = self.z(theirs)
-        own |= {"paper_accuracy": theirs.mean / 100, "paper_standard_error": theirs.error / 100}
-        return own if z is None else {**own, "z": z}
 
 
 def row_of(record: Record) -> str:

@@ -143,9 +143,11 @@ class Recipe:
         changed = {k: v for k, v in asdict(self).items() if v != defaults[k]}
         return {k: list(v) if isinstance(v, tuple) else v for k, v in changed.items()}
 
-    def with_updates(self, updates: int) -> "Recipe":
+    def with_updates(self, updates: int | None) -> "Recipe":
         """The same recipe over another number of updates: the schedule is stretched with it, and so is the
-        classification before."""
+        classification before. None: the recipe itself."""
+        if updates is None:
+            return self
         check_number("updates", updates, 1, MOST_UPDATES)
         halvings = tuple(round(h * updates / self.updates) for h in self.halvings)
         first = self.first
