@@ -91,8 +91,9 @@ def test_photographs_have_ablations_under_their_own_protocol():
     cells = ablations.chosen_cells("mini-imagenet", "")
     assert {c.variant.model for c in cells if c.column} == set(paper.TRAINED)
     assert {c.variant.model for c in cells if not c.column} == {ablations.MASKED}
-    assert len({(c.recipe, c.train) for c in cells}) == 2, "a fleet for each column"
+    assert len({c.fleet for c in cells}) == 2, "a fleet for each column"
     for cell in cells:
-        assert cell.recipe.updates == 200_000
+        _, recipe, train = cell.fleet
+        assert recipe.updates == 200_000
         assert bool(cell.variant.options) == bool(cell.variant.name)
-        assert cell.train.sizes == (5, 50 if cell.column else 25, 25)
+        assert train.sizes == (5, 50 if cell.column else 25, 25)
