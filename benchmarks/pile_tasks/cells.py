@@ -107,6 +107,10 @@ SHAPES = {
         *(Shape(5, shot, 400, share, "few") for shot, share in product((1, 5), (0.1, 0.5))),
         Shape(10, 5, 1700, 0.0),
     ],
+    "pixels": [
+        *(Shape(10, shot, 150, 0.0) for shot in (1, 3)),
+        *(Shape(5, shot, 150, share, "few") for shot, share in product((1, 5), (0.1, 0.5))),
+    ],
     "tables": [*(Shape(3, shot, 120, share) for shot, share in product((1, 5), (0.0, 0.3)))],
     "wine": [*(Shape(3, shot, 120, 0.0) for shot in (1, 5)), *TABLES],
     "iris": [*(Shape(3, shot, 100, 0.0) for shot in (1, 5)), *TABLES],

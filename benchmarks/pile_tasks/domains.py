@@ -29,7 +29,7 @@ class Domain:
     name: str
     classes: list[Array]  # of (rows, D)
     others: list[Array]
-    kind: str  # photographs, drawings, digits, text, tables, shapes
+    kind: str  # photographs, drawings, digits, pixels, text, tables, shapes
 
 
 def domains(folder: Path, part: str) -> list[Domain]:
@@ -48,8 +48,11 @@ def domains(folder: Path, part: str) -> list[Domain]:
                 found.append(Domain(f"{name}, {encoder}", classes, others, "photographs"))
     found.append(Domain("drawings", drawings(folder, part), [], "drawings"))
     found.append(Domain("docstrings", loaded(folder, f"docstrings-{part}"), [], "text"))
+    if part == "learn":
+        found.append(Domain("thumbnails", loaded(folder, "pixels-photographs"), [], "pixels"))
+        found += [small_drawings(folder, part, size) for size in (8, 16)]
     if part == "choose":
-        found += [spirals(), made_up_table()]
+        found += [spirals(), made_up_table(), small_drawings(folder, part, 8)]
     if part == "report":
         found.append(Domain("digits", table(load_digits), [], "digits"))
         for load in (load_wine, load_breast_cancer, load_iris):
@@ -65,10 +68,23 @@ def loaded(folder: Path, name: str) -> list[Array]:
 
 def drawings(folder: Path, part: str) -> list[Array]:
     """Omniglot: half of the background alphabets to learn, the others to choose, evaluation to report."""
-    name = "omniglot-evaluation" if part == "report" else "omniglot-background"
-    classes = loaded(folder, name)
-    half = len(classes) // 2
-    return {"learn": classes[:half], "choose": classes[half:], "report": classes}[part]
+    if part == "report":
+        return loaded(folder, "omniglot-evaluation")
+    return half(loaded(folder, "omniglot-background"), part)
+
+
+def half(classes: list[Array], part: str) -> list[Array]:
+    middle = len(classes) // 2
+    return classes[:middle] if part == "learn" else classes[middle:]
+
+
+def small_drawings(folder: Path, part: str, size: int) -> Domain:
+    """The pixels of drawings, size x size."""
+    classes = [
+        rows.reshape(-1, size, 16 // size, size, 16 // size).mean((2, 4)).reshape(len(rows), -1)
+        for rows in half(loaded(folder, "pixels-drawings"), part)
+    ]
+    return Domain(f"small drawings, {size} x {size}", classes, [], "pixels")
 
 
 def table(load: Any) -> list[Array]:
@@ -115,44 +131,3 @@ def ring(radius: float, center: tuple[float, float]) -> Array:
 
 def by_class(rows: Array, labels: Array) -> list[Array]:
     return [rows[labels == label].astype(np.float32) for label in np.unique(labels)]
-
-
-def synthetic(rng: np.random.Generator) -> Domain:
-    """Shapes that are no photographs, for learning: blobs, stretched or heavy-tailed, and curves, in few or
-    many dimensions."""
-    kinds = int(rng.integers(2, 16))
-    size, style = 120, rng.choice(["blobs", "stretched", "heavy", "curves", "curves"])
-    dimensions = int(np.exp(rng.uniform(np.log(2), np.log(64))))
-    if style == "curves" and rng.random() < 0.7:
-        dimensions = int(rng.integers(2, 5))
-    apart, classes = rng.uniform(1.5, 6), []
-    for _ in range(kinds):
-        center = rng.normal(size=dimensions) * apart / max(1, dimensions**0.5) ** 0.5
-        rows = rng.normal(size=(size, dimensions))
-        if style == "stretched":
-            rows = rows @ (rng.normal(size=(dimensions, dimensions)) * rng.gamma(1, 1, dimensions))
-            rows *= 0.7 / max(rows.std(), 1e-6)
-        if style == "heavy":
-            rows *= rng.standard_t(2.5, size=(size, 1))
-        if style == "curves":
-            rows = curve(size, dimensions, rng) + rows * rng.uniform(0.05, 0.3)
-            center = center * rng.choice([0.1, 0.5])  # they wind around each other
-        classes.append((center + rows * rng.uniform(0.6, 1.4)).astype(np.float32))
-    if rng.random() < 0.3:  # features of unequal scale
-        scale = np.exp(rng.normal(size=dimensions) * 2).astype(np.float32)
-        classes = [rows * scale for rows in classes]
-    every = np.concatenate(classes)
-    low, high = np.quantile(every, 0.01, 0), np.quantile(every, 0.99, 0)
-    scattered = rng.uniform(low, high, (300, dimensions)).astype(np.float32)
-    return Domain("synthetic", classes, [scattered], "tables")
-
-
-def curve(size: int, dimensions: int, rng: np.random.Generator) -> Array:
-    """(size, D): a smooth random walk of some length, in a plane or in space."""
-    steps = np.linspace(0, 1, size)[:, None]
-    waves = np.arange(1, 4)
-    phases = rng.uniform(0, 2 * np.pi, (dimensions, len(waves)))
-    sizes = rng.normal(size=(dimensions, len(waves))) / waves * rng.uniform(1, 3)
-    turns = rng.uniform(2, 2 * np.pi) * steps[:, :, None] * waves + phases
-    found: Array = (sizes * np.sin(turns)).sum(2)
-    return found

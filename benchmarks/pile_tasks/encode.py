@@ -4,7 +4,8 @@
 
 DATA holds birds/birds40.zip, groceries/groceries24.zip, mini-imagenet/*.zip with its csv files and
 omniglot/images_{background,evaluation}.zip. Writes FOLDER/NAME.npz: `x` (M, D) in float16, framed as
-`semishot classify` does it, and `y` (M,), classes in sorted order. A file that is there is kept.
+`semishot classify` does it, or small pixels, and `y` (M,), classes in sorted order. A file that is there is
+kept.
 """
 
 import ast
@@ -15,7 +16,7 @@ import sys
 import sysconfig
 import threading
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
@@ -57,7 +58,16 @@ def mini_imagenet(folder: Path, split: str) -> Images:
     ]
 
 
-def encoded(encoder: ImageEncoder, images: Images) -> dict[str, np.ndarray]:
+def by_encoder(encoder: ImageEncoder, picture: Image.Image) -> np.ndarray:
+    return encoder.encode([encoder.prepare(picture)])[0]
+
+
+def as_pixels(size: int, picture: Image.Image) -> np.ndarray:
+    small = picture.convert("L" if picture.mode == "1" else "RGB").reduce(picture.width // size)
+    return np.asarray(small.resize((size, size), Image.Resampling.BOX), np.float32).ravel() / 255
+
+
+def encoded(encode: Callable[[Image.Image], np.ndarray], images: Images) -> dict[str, np.ndarray]:
     opened = threading.local()  # each thread reads archives through handles of its own
 
     def features(image: tuple[Path, str, str]) -> np.ndarray:
@@ -66,7 +76,7 @@ def encoded(encoder: ImageEncoder, images: Images) -> dict[str, np.ndarray]:
         if path not in archives:
             archives[path] = zipfile.ZipFile(path)
         with Image.open(io.BytesIO(archives[path].read(name))) as picture:
-            return encoder.encode([encoder.prepare(picture)])[0]
+            return encode(picture)
 
     with ThreadPoolExecutor(2) as threads:
         x = np.stack(list(threads.map(features, images)))
@@ -134,8 +144,13 @@ def main() -> None:
         for split in ("background", "evaluation")
     ]
     makers = {
-        name: partial(encoded, open_encoder(encoder), images) for name, encoder, images in work
+        name: partial(encoded, partial(by_encoder, open_encoder(encoder)), images)
+        for name, encoder, images in work
     }
+    drawings = in_folders(data / "omniglot/images_background.zip")
+    makers["pixels-drawings"] = partial(encoded, partial(as_pixels, 16), drawings)
+    thumbnails = mini_imagenet(data / "mini-imagenet", "train")
+    makers["pixels-photographs"] = partial(encoded, partial(as_pixels, 8), thumbnails)
     makers |= {f"docstrings-{part}": partial(docstrings, own) for part, own in PACKAGES.items()}
     for name, make in makers.items():
         path = folder / f"{name}.npz"

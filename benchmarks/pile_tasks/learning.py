@@ -9,7 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
-from pile_tasks.domains import Domain, domains, synthetic
+from pile_tasks.domains import Domain, domains
+from pile_tasks.made_up import made_up
 from pile_tasks.tasks import Task, draw, random_shape, varied_features
 from semishot.estimator.neighbours import find_near, neighbour_graph
 from semishot.estimator.spaces import fit_space, unit
@@ -18,6 +19,10 @@ from semishot.estimator.statistics import Known, Statistics, Support
 Array = NDArray[Any]
 Seen = dict[str, Array]
 ASKED, HELD_OUT = 256, 64
+MADE_UP = 0.2
+"""The share of tasks whose features are made up."""
+OFTEN = {"photographs": 2.0, "drawings": 2.5, "text": 1.5, "pixels": 0.5}
+"""How often kinds of features are drawn, relative to others."""
 
 
 def names_of(x: Array, truth: Array, count: int, rng: np.random.Generator) -> Array:
@@ -82,12 +87,14 @@ def _packed(name: str, of_rows: Statistics) -> Seen:
 
 
 def random_task(sources: list[Domain], rng: np.random.Generator) -> Task:
-    source = synthetic(rng) if rng.random() < 0.22 else sources[rng.integers(len(sources))]
+    often = np.array([OFTEN[source.kind] for source in sources])
+    source = sources[rng.choice(len(sources), p=often / often.sum())]
+    source = made_up(rng) if rng.random() < MADE_UP else source
     task = draw(
         source,
         random_shape(source, rng),
         rng,
-        new=rng.choice([0.0, 0.2, 0.5, 1.0], p=[0.35, 0.3, 0.27, 0.08]),
+        new=rng.choice([0.0, 0.2, 0.5, 1.0], p=[0.33, 0.29, 0.26, 0.12]),
     )
     return task.varied(varied_features(task.features, rng))
 

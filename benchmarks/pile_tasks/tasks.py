@@ -115,7 +115,7 @@ def random_shape(domain: Domain, rng: np.random.Generator) -> Shape:
     """For learning: of any kind."""
     most = max(1, len(domain.classes) - (0 if domain.others else 1))
     way = min(most, int(np.exp(rng.uniform(np.log(2), np.log(50)))))
-    way = 1 if rng.random() < 0.06 else way
+    way = 1 if rng.random() < 0.12 else way
     each = np.exp(rng.uniform(np.log(1.5), np.log(40)))
     share = 0.0 if rng.random() < 0.3 else float(0.03 + 0.82 * rng.random() ** 1.3)
     share = 1.0 if rng.random() < 0.03 else share
@@ -123,7 +123,7 @@ def random_shape(domain: Domain, rng: np.random.Generator) -> Shape:
     return Shape(
         way=way,
         shot=int(rng.choice([1, 1, 1, 2, 3, 3, 4, 5, 6, 8, 10])),
-        pile=0 if rng.random() < 0.04 else pile,
+        pile=pile,
         share=share,
         kinds=str(rng.choice(["few", "few", "many", "many", "foreign"])),
         balanced=bool(rng.random() < 0.4),

@@ -10,6 +10,8 @@ ROOT = Path(__file__).parents[2]
 PHOTOGRAPHS = {"birds": 40, "groceries": 24, "mini-train": 16, "mini-val": 16, "mini-test": 20}
 OTHERS = {"omniglot-background": 120, "omniglot-evaluation": 60}
 OTHERS |= {f"docstrings-{part}": 22 for part in ("learn", "choose", "report")}
+OTHERS |= {"pixels-drawings": 120, "pixels-photographs": 16}
+PIXELS = {"pixels-drawings": 16 * 16, "pixels-photographs": 3 * 8 * 8}
 METHOD = """
 import numpy as np
 from pile_tasks.methods import Answer
@@ -38,7 +40,8 @@ def folder(tmp_path: Path) -> Path:
     sizes = {f"{name}-{e}": n for name, n in PHOTOGRAPHS.items() for e in ("photos", "lite0")}
     for name, classes in {**sizes, **OTHERS}.items():
         y = np.repeat(np.arange(classes), 30 if classes > 50 else 52)
-        x = (4 * rng.normal(size=(classes, 40)))[y] + rng.normal(size=(len(y), 40))
+        size = PIXELS.get(name, 40)
+        x = (4 * rng.normal(size=(classes, size)))[y] + rng.normal(size=(len(y), size))
         np.savez(tmp_path / f"{name}.npz", x=x.astype(np.float16), y=y)
     return tmp_path
 
@@ -93,6 +96,21 @@ def test_tasks_are_what_their_cells_say_and_always_the_same(piles, folder, part)
         if cell.domain.kind == "photographs" and not shape.burst and shape.pile < 1500:
             strangers = (task.truth[task.pile] == -1).sum()
             assert strangers == round(shape.pile * shape.share)
+
+
+def test_a_task_to_learn_from_is_a_function_of_its_number(piles, folder):
+    learning, sources = part_of("learning"), part_of("domains").domains(folder, "learn")
+    kinds = set()
+    for number in range(30):
+        first, again = (
+            learning.random_task(sources, np.random.default_rng(number)) for _ in range(2)
+        )
+        assert np.array_equal(first.features, again.features)
+        assert np.isfinite(first.features).all()
+        kinds.add(first.features.shape[1])
+    assert kinds & {40}
+    assert kinds & {*PIXELS.values(), 64}
+    assert kinds - {*PIXELS.values(), 64, 40}  # made up
 
 
 def test_one_more_row_in_the_pile_changes_no_other(piles, folder):
