@@ -82,9 +82,10 @@ def test_every_figure_is_painted(browser, page):
 def test_on_paper_everything_is_open_and_the_list_of_sections_is_gone(browser, page):
     browser.size(1280, 900, dark=True)
     browser.open(page)
-    assert browser.run("document.querySelectorAll('main details[open]').length") == 0
-    browser.page.pdf()
-    assert browser.run("document.querySelectorAll('main details:not([open])').length") == 0
+    shown = "[...document.querySelectorAll('main dl')].filter((e) => e.checkVisibility()).length"
+    assert browser.run(shown) == 0
+    assert browser.run("document.querySelector('nav ol').checkVisibility()")
     browser.page.emulate_media(media="print")
+    assert browser.run(shown) == browser.run("document.querySelectorAll('main dl').length") > 0
     assert browser.run("getComputedStyle(document.querySelector('nav')).display") == "none"
     assert browser.run("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"

@@ -18,9 +18,6 @@ if TYPE_CHECKING:  # it imports torch
 
 # Ablations
 
-PAPER = "ren2018"
-"""The preset that the paper's numbers are compared with."""
-
 
 def ablations_section(records: Sequence[AblationRecord]) -> Section:
     dataset, only, splits = records[0]["dataset"], records[0]["only"], len(split_seeds(records))
@@ -70,7 +67,7 @@ def in_column(
     difference = paired(own, {r["split_seed"]: 100 * base[cell_of(r)] for r in records})
     tables = [t for t in published.TABLES.values() if is_beside_paper(t, [first])]
     key = first["model"], first["shot"], first["distractors"]
-    theirs = tables[0].cells.get(key) if tables and first["preset"] == PAPER else None
+    theirs = tables[0].cells.get(key) if tables and first["preset"] == "ren2018" else None
     return [ours.number(), difference, beside(ours, theirs)[1] if theirs else ""]
 
 

@@ -63,7 +63,6 @@ def as_html(results: Results, root: Path | None, episodes: int) -> str:
         return render.render(
             FOLDER / "page.html",
             [CHART_STYLE, PICTURE_STYLE, PAGE_STYLE],
-            FOLDER / "page.js",
             lead=f"{len(records):,} records of {names}, measured on {devices}; the newest of {newest}.",
             overview=overview(made),
             sections=made,

@@ -1,6 +1,6 @@
 """Result files, and folders of them -> their records, and a section for each table and figure."""
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -49,7 +49,9 @@ def read_results(*sources: Path) -> Results:
             if real_path(path) in seen:  # a file and its folder may both be given
                 continue
             seen.add(real_path(path))
-            content, name = read_json(path), _name(path, source, results.files)
+            content = read_json(path)
+            name = path.name if source.is_file() else path.relative_to(source).as_posix()
+            name = path.as_posix() if name in results.files else name  # of another source too
             if isinstance(content, dict) and "variants" in content:
                 results.choices[name] = as_choice(content, path)
             elif not isinstance(content, dict) or not (
@@ -67,12 +69,6 @@ def read_results(*sources: Path) -> Results:
             "`evaluate --json`"
         )
     return results
-
-
-def _name(path: Path, source: Path, taken: Collection[str]) -> str:
-    """The file's name relative to the source; its whole path if another source has that name too."""
-    name = path.name if source.is_file() else path.relative_to(source).as_posix()
-    return path.as_posix() if name in taken else name
 
 
 def result_files(folder: Path) -> list[Path]:
