@@ -234,9 +234,9 @@ def test_the_sentences_on_what_agrees_are_those_of_the_files():
     assert counts == [(8, 0, 2), (4, 6, 0), (0, 8, 2), (1, 9, 0)]
     page = (REPOSITORY / "docs" / "paper_results.md").read_text(encoding="utf-8")
     text = " ".join(page.split())
-    assert "Eight of ten cells agree with the paper's (|z| <= 2)" in text
-    assert "four cells agree and six are above" in text
-    assert "no cell agrees: eight are above the paper's and two below" in text
+    assert "Eight of ten numbers agree with the paper's" in text
+    assert "four numbers agree and six are higher" in text
+    assert "no number agrees: eight are higher than the paper's and two lower" in text
 
 
 # Tables inside other pages
