@@ -25,8 +25,8 @@ Positive = Annotated[float, Meta(gt=0)]
 """Both are checked when a saved model is read."""
 BLAS = ThreadpoolController()
 """The library that NumPy multiplies with."""
-BLOCK = 1 << 23
-"""Numbers of a block of rows."""
+BLOCK, PRODUCTS = 1 << 23, 1 << 21
+"""Numbers of a block of rows, and of its products with other rows."""
 FEW, MANY = 6, 16
 """Up to so many features the kernel compares rows, from so many on the cosine does, between them both."""
 CANDIDATES, PIVOTS, REST = 600, 150, 1e-3
@@ -195,7 +195,7 @@ def check_size(features: Any) -> None:
 def blocks(features: Any, wide: int = 0) -> Iterator[tuple[slice, Array]]:
     """The rows in blocks: a memory map is never read whole, and sparse rows become dense a block at a time.
     With `wide`, the block's products with so many rows fit as well."""
-    rows = max(1, BLOCK // max(features.shape[1], wide))
+    rows = max(1, min(BLOCK // max(features.shape[1], 1), PRODUCTS // max(wide, 1)))
     for first in range(0, features.shape[0], rows):
         part = slice(first, first + rows)
         yield part, dense(features[part])

@@ -20,14 +20,16 @@ GRAVITY, ROOM = 0.05, 0.1
 
 def layout(features: Array) -> NDArray[np.float32]:
     """(P, D) -> (P, 2), between 0 and 1; the same for the same rows."""
+    count = len(features)
+    if count < 3:
+        return np.linspace(0.4, 0.6, 2 * count, dtype=np.float32).reshape(count, 2)
+
+    # imported when a map is looked at: they take a second
     from sklearn.decomposition import PCA
     from sklearn.neighbors import NearestNeighbors
 
     from semishot.estimator.spaces import blocks, evenly_spaced, unit
 
-    count = len(features)
-    if count < 3:
-        return np.linspace(0.4, 0.6, 2 * count, dtype=np.float32).reshape(count, 2)
     rows = evenly_spaced(count, min(count, MOST))
     found = PCA(min(COMPONENTS, len(rows), features.shape[1]), random_state=0)
     placed = found.fit_transform(unit(features[rows]))  # (L, C)
