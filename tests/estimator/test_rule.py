@@ -37,6 +37,7 @@ def random_rule(learn_rule, seed=0):
 
 @pytest.fixture
 def learn_rule(monkeypatch):
+    torch.nn  # noqa: B018 - without torch, skips
     monkeypatch.syspath_prepend(str(BENCHMARKS))
     yield __import__("learn_rule")
     sys.modules.pop("learn_rule")

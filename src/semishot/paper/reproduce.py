@@ -1,7 +1,7 @@
 """A request for a fleet or a table of the paper -> train and test what is missing -> records."""
 
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -32,13 +32,14 @@ from semishot.training.evaluation import FleetTest, measured
 from semishot.training.examples import images_on
 from semishot.training.fleet_log import announce, fleet_table, row_of
 from semishot.training.fleets import load_model
-from semishot.training.loop import TrainingRequest, check_fleet, training
+from semishot.training.loop import Event, TrainingRequest, check_fleet, training
 from semishot.training.records import Record, records_so_far
 from semishot.training.requests import EPISODES, FleetRequest, Where
 from semishot.training.run_folder import LOCK_FILE, MODEL_FILE
 from semishot.workers import THIS_PROCESS, Workers
 from semishot.workers.places import OpenPlace, place_of
 
+DONE = object()
 FIXED = (
     "the episodes and the labeled share of a table are fixed: take a data set with more, or `semishot train` "
     "and `semishot evaluate`, which have flags for both"
@@ -171,10 +172,12 @@ def train_all(configs: list[FleetConfig], site: Site, side_by_side: int | None =
             )
             for config, row in zip(configs, rows, strict=True)
         ]
-        for active in (waiting[i : i + together] for i in range(0, len(waiting), together)):
-            while active:
-                active = [fleet for fleet in active if next(fleet, None) is not None]
-                shown.tell()
+        active: list[Iterator[Event]] = []
+        while active or waiting:
+            while waiting and len(active) < together:
+                active.append(waiting.pop(0))
+            active = [fleet for fleet in active if next(fleet, DONE) is not DONE]
+            shown.tell()
 
 
 def fleet_records(
