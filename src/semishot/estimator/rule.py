@@ -1,6 +1,6 @@
 """The learned rule: statistics of a pile in, the probability of each class and of a stranger out.
 
-A network of some 30,000 weights that has learned from many piles (benchmarks/learn_rule.py), as the paper
+A network of some 44,000 weights that has learned from many piles (benchmarks/learn_rule.py), as the paper
 learns its masks from episodes. It does not depend on the order of rows or of classes:
 
     h1[r, n] = relu(W [what is said of row r and class n] + C [what is said of the pile])
