@@ -59,8 +59,8 @@ def seen(task: Task, rng: np.random.Generator) -> Seen:
     weights = (labels[given][:, None] == np.arange(count)).astype(float)
     support = Support(near.take(given), x[given], directions[given], weights, labels[given] == -2)
     known = Known(graph, support, names)
-    own = inside[graph.sources]
-    context = known.context(known.reference.statistics(x[own], directions[own], near.take(own)))
+    own = inside[graph.sources[known.context]]
+    context = known.reference.statistics(x[own], directions[own], near.take(own))
     asked = np.flatnonzero(labels == -1)
     if len(asked) > ASKED:
         asked = np.sort(rng.choice(asked, ASKED, replace=False))

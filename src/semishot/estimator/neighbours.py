@@ -14,7 +14,16 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.sparse import csr_array
 
-from semishot.estimator.spaces import Array, Space, blocks, evenly_spaced, nearest
+from semishot.estimator.spaces import (
+    Array,
+    Space,
+    blocks,
+    by_blocks,
+    evenly_spaced,
+    in_threads,
+    nearest,
+    parts_of,
+)
 
 FEWEST, MOST, PRODUCTS = 500, 3000, 4e10
 """Rows of a graph, and how many products of numbers may compare it with the pile."""
@@ -52,20 +61,22 @@ class Near(NamedTuple):
         return Near(*(each[rows] for each in self))
 
 
-def find_near(x: Array, rows: Array, same: float) -> Near:
-    """(C, D), (L, D), unit length -> the nearest of L rows. Near copies have a cosine above `same`."""
+def find_near(x: Array, rows: Array, same: float, space: Space | None = None) -> Near:
+    """(P, D), (L, D), unit length -> the nearest of L rows. Near copies have a cosine above `same`.
+
+    space: where x are placed first."""
     count = min(NEIGHBOURS, max(len(rows) - 1, 1))
-    indices = np.zeros((len(x), count), np.int32)
-    cosines = np.zeros((len(x), count), np.float32)
-    copy = np.full(len(x), -1, np.int32)
-    for part, block in blocks(x, len(rows)):
-        along = block @ rows.T  # (C, L)
+
+    def found(_: slice, block: Array) -> Near:
+        along = (block if space is None else space(block)) @ rows.T  # (C, L)
         best = along.argmax(1)
         copies = along > same
-        copy[part] = np.where(copies[np.arange(len(best)), best], best, -1)
+        copy = np.where(copies[np.arange(len(best)), best], best, -1)
         along[copies] = 0.0
-        indices[part], cosines[part] = nearest(along, count)
-    return Near(indices, cosines, copy)
+        indices, cosines = nearest(along, count)
+        return Near(indices.astype(np.int32), cosines.astype(np.float32), copy.astype(np.int32))
+
+    return by_blocks(found, x, len(rows))
 
 
 def arriving(near: Near, degrees: Array, arrived: Array) -> Array:
@@ -123,13 +134,15 @@ class NeighbourGraph:
 
     def spread(self, seeds: Array) -> Array:
         """(L, N) -> for each of `WALKS` (3, L, N): sum over steps t of a^t S^t seeds, what arrives."""
-        found = []
-        for (_, passed_on, steps), (weights, _) in zip(WALKS, self._walks, strict=True):
+
+        def walk(number: int) -> Array:
+            (_, passed_on, steps), (weights, _) = WALKS[number], self._walks[number]
             arrived = seeds
             for _ in range(steps):
                 arrived = seeds + passed_on * (weights @ arrived)
-            found.append(arrived)
-        return np.stack(found)
+            return arrived
+
+        return np.stack(in_threads(walk, range(len(WALKS))))
 
 
 def neighbour_graph(features: Any, space: Space, most: int | None = None) -> NeighbourGraph:
@@ -145,8 +158,8 @@ def neighbour_graph(features: Any, space: Space, most: int | None = None) -> Nei
     seventh = float(np.median(near.cosines[:, min(6, near.cosines.shape[1] - 1)]))
     same = min(SAME, 1 - COPY * (1 - seventh))
     kept = np.ones(len(rows), bool)
-    for part, block in blocks(rows, len(rows)):
-        copies = block @ rows.T > same
+    for part in parts_of(rows, len(rows)):
+        copies = rows[part] @ rows.T > same
         for row in np.flatnonzero(copies.sum(1) > 1):  # in order: the first of a group is kept
             if kept[part.start + row]:
                 kept[part.start + 1 + row :] &= ~copies[row, part.start + 1 + row :]

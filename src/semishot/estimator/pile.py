@@ -23,7 +23,7 @@ from semishot.estimator.labels import NAMED_STRANGER
 from semishot.estimator.neighbours import find_near, neighbour_graph
 from semishot.estimator.prototype_rule import PrototypeModel
 from semishot.estimator.rule import RuleModel, answer_of, learned_rule
-from semishot.estimator.spaces import Array, blocks, dense, fit_space, joined, one_thread
+from semishot.estimator.spaces import Array, dense, fit_space, one_thread
 from semishot.estimator.statistics import Known, Support
 
 ENOUGH_LABELS = 2
@@ -72,10 +72,7 @@ class LabeledPile:
         pile = np.ones(features.shape[0], bool) if pile is None else pile
         self.space = fit_space(features, normalize, pile)
         self.graph = neighbour_graph(features, self.space)
-        rows, same = self.graph.rows, self.graph.same
-        self.near = joined(
-            [find_near(self.space(block), rows, same) for _, block in blocks(features)]
-        )
+        self.near = find_near(features, self.graph.rows, self.graph.same, self.space)
 
     @one_thread()
     def learn(
@@ -112,10 +109,11 @@ class LabeledPile:
             unnamed = np.isnan(names.sum(1, keepdims=True))
             placed = np.where(unnamed, 0, self.space(np.nan_to_num(names)))
         known = Known(self.graph, support, placed)
-        sources = self.graph.sources
+        some = known.context
+        sources = self.graph.sources[some]
         directions = self.space.directions(dense(self.features[sources]))
-        in_graph = (self.graph.rows, directions, self.near.take(sources))
-        context = known.context(known.reference.statistics(*in_graph))
+        beside = (self.graph.rows[some], directions, self.near.take(sources))
+        context = known.reference.statistics(*beside)
         held_out, held = known.held_out()
         given = weights[special[held]].argmax(1)  # (H,)
         count = int(unknown.sum())

@@ -27,7 +27,7 @@ from scipy.special import softmax
 
 from semishot.estimator.answers import Answer
 from semishot.estimator.neighbours import Near, find_near
-from semishot.estimator.spaces import Array, Space, blocks, joined, unit
+from semishot.estimator.spaces import Array, Space, by_blocks, unit
 from semishot.estimator.statistics import Reference, Statistics
 from semishot.system.tensor_files import read_arrays
 
@@ -36,7 +36,7 @@ SMALLEST_SPREAD = 0.02
 WIDER = 1.7
 """What the shared doubt is multiplied with: the network doubts piles of new kinds less than it should. With
 this nine of ten intervals hold on the piles that choices are made on."""
-WIDE = 4000
+WIDE = 1000
 """Numbers that the statistics of a row take, about."""
 
 
@@ -70,17 +70,18 @@ class Rule:
         scale = tuple(each.astype(np.float32) for each in scale)
         first = w["pile.bias"] + pile @ w["pile"]
         shared = PileTerms(*scale, first.astype(np.float32), np.zeros(0), 0.0)
-        of_context = self._first(shared, context)  # (K, N, W)
-        of_labels = self._first(shared, held_out)  # (H, N, W)
+        of_context = self._first(shared, context)  # (N, K, W)
+        of_labels = self._first(shared, held_out)  # (N, H, W)
         width = len(first)
         own, other = np.zeros(width), np.zeros(width)
         if len(classes):
-            own = of_labels[np.arange(len(classes)), classes].mean(0)
-            left = of_labels.copy()
-            left[np.arange(len(classes)), classes] = 0.0
-            other = left.max(1).mean(0)
-        by_class = of_context.mean(0) if len(of_context) else np.zeros((count, width))
-        largest = of_context.max(1).mean(0) if len(of_context) else np.zeros(width)
+            here = classes, np.arange(len(classes))
+            own = of_labels[here].mean(0)
+            of_labels[here] = 0.0
+            other = of_labels.max(0).mean(0)
+        by_class, largest = np.zeros((count, width)), np.zeros(width)
+        if len(context.pairs):
+            by_class, largest = of_context.mean(1), of_context.max(0).mean(0)
         labels = np.log1p(len(classes)) / 3
         terms = np.concatenate([largest, own, other, [labels]])  # (3 W + 1,)
         second = w["second.bias"] + by_class @ w["class"] + terms @ w["shared"]
@@ -89,35 +90,41 @@ class Rule:
         return shared._replace(second=second.astype(np.float32), doubt=doubt)
 
     def _first(self, shared: PileTerms, seen: Statistics) -> Array:
-        """(C, N, W)"""
-        w = self.weights
-        pairs, rows = seen
+        """(N, C, W)"""
+        w, rows = self.weights, seen.rows
+        pairs = np.ascontiguousarray(seen.pairs.swapaxes(0, 1))  # (N, C, 10)
         of_row = np.concatenate([rows, standardized(rows, shared.row_center, shared.row_spread)], 1)
         scaled = standardized(pairs, shared.center, shared.spread)
-        of_pair = np.concatenate([pairs, pairs - best_other(pairs), scaled], -1)  # (C, N, 30)
-        linear = of_pair @ w["pair"] + (of_row @ w["row"] + shared.first)[:, None]
-        hidden: Array = np.maximum(linear, 0)
+        of_pair = np.concatenate([pairs, pairs - best_other(pairs), scaled], -1)  # (N, C, 30)
+        hidden: Array = of_pair @ w["pair"]
+        hidden += of_row @ w["row"] + shared.first
+        np.maximum(hidden, 0, out=hidden)
         return hidden
 
     def logits(self, shared: PileTerms, seen: Statistics) -> tuple[Array, Array]:
         """Logits of classes (C, N), and log-odds of a stranger (C,)."""
         w = self.weights
-        h = self._first(shared, seen)  # (C, N, W)
-        of_row = np.concatenate([h.mean(1), h.max(1)], 1) @ w["across"]  # (C, W)
-        h = np.maximum(h @ w["own"] + of_row[:, None] + shared.second, 0)
-        pooled = np.concatenate([h.max(1), h.mean(1)], 1)
+        first = self._first(shared, seen)
+        h = first @ w["own"]  # (N, C, W)
+        h += np.concatenate([first.mean(0), first.max(0)], 1) @ w["across"]
+        h += shared.second[:, None]
+        np.maximum(h, 0, out=h)
+        pooled = np.concatenate([h.max(0), h.mean(0)], 1)
         hidden = np.maximum(pooled @ w["stranger.1"] + w["stranger.1.bias"], 0)
         stranger = hidden @ w["stranger.2"] + w["stranger.2.bias"]
-        return (h @ w["logit"])[..., 0], stranger[:, 0]
+        return (h @ w["logit"])[..., 0].T, stranger[:, 0]
 
 
 def best_other(pairs: Array) -> Array:
-    """(C, N, A) -> (C, N, A), the largest number of any other class; its own where there is one class."""
-    if pairs.shape[1] == 1:
+    """(N, C, A) -> (N, C, A), the largest number of any other class; its own where there is one class."""
+    if len(pairs) == 1:
         return pairs
-    ordered = np.sort(pairs, 1)
-    best, second = ordered[:, -1:], ordered[:, -2:-1]
-    return np.where(pairs == best, second, best)
+    best = second = np.full_like(pairs[0], -np.inf)
+    for each in pairs:
+        second = np.maximum(second, np.minimum(best, each))
+        best = np.maximum(best, each)
+    other: Array = np.where(pairs == best, second, best)
+    return other
 
 
 def standardized(values: Array, center: Array, spread: Array) -> Array:
@@ -157,10 +164,11 @@ class RuleModel(Struct, frozen=True, tag=True):
 
     def __call__(self, features: Any, near: Near | None = None) -> Answer:
         """(P, D) -> what is said of these rows. Their neighbours may be known."""
-        known, answers = self.reference, []
-        for part, block in blocks(features, WIDE):
+        known = self.reference
+
+        def answer(part: slice, block: Array) -> Answer:
             x = self.space(block)
             beside = find_near(x, known.rows, known.same) if near is None else near.take(part)
-            seen = known.statistics(x, self.space.directions(block), beside)
-            answers.append(answer_of(self.shared, seen))
-        return joined(answers)
+            return answer_of(self.shared, known.statistics(x, self.space.directions(block), beside))
+
+        return by_blocks(answer, features, WIDE)

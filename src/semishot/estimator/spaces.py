@@ -3,7 +3,9 @@
 Letters: P rows, C rows at once, K pivots, N classes, D features.
 """
 
-from collections.abc import Iterator, Sequence
+import os
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Annotated, Any, Literal, TypeVar
 
@@ -20,6 +22,8 @@ NORMALIZATIONS = ("centered", "unit", "none")
 """Normalized relative to their mean; directions; unchanged features under a Gaussian kernel."""
 Array = NDArray[Any]
 Parts = TypeVar("Parts", bound=tuple[Any, ...])
+T = TypeVar("T")
+Found = TypeVar("Found")
 Share = Annotated[float, Meta(ge=0, le=1)]
 Positive = Annotated[float, Meta(gt=0)]
 """Both are checked when a saved model is read."""
@@ -27,6 +31,8 @@ BLAS = ThreadpoolController()
 """The library that NumPy multiplies with."""
 BLOCK, PRODUCTS = 1 << 23, 1 << 21
 """Numbers of a block of rows, and of its products with other rows."""
+THREADS = min(os.cpu_count() or 1, 4)
+"""That work on blocks at the same time."""
 FEW, MANY = 6, 16
 """Up to so many features the kernel compares rows, from so many on the cosine does, between them both."""
 CANDIDATES, PIVOTS, REST = 600, 150, 1e-3
@@ -192,18 +198,27 @@ def check_size(features: Any) -> None:
         )
 
 
-def blocks(features: Any, wide: int = 0) -> Iterator[tuple[slice, Array]]:
-    """The rows in blocks: a memory map is never read whole, and sparse rows become dense a block at a time.
-    With `wide`, the block's products with so many rows fit as well."""
+def parts_of(features: Any, wide: int = 0) -> list[slice]:
+    """Blocks of rows (P, D). With `wide`, the block's products with so many rows fit as well."""
     rows = max(1, min(BLOCK // max(features.shape[1], 1), PRODUCTS // max(wide, 1)))
-    for first in range(0, features.shape[0], rows):
-        part = slice(first, first + rows)
-        yield part, dense(features[part])
+    return [slice(first, first + rows) for first in range(0, features.shape[0], rows)]
 
 
-def joined(parts: Sequence[Parts]) -> Parts:
-    """What was found block by block, as one: named tuples of arrays."""
+def blocks(features: Any) -> Iterator[tuple[slice, Array]]:
+    """The rows in blocks: no memory map is read whole, and sparse rows become dense a block at a time."""
+    return ((part, dense(features[part])) for part in parts_of(features))
+
+
+def by_blocks(found: Callable[[slice, Array], Parts], features: Any, wide: int) -> Parts:
+    """What is found of each block, as one: a named tuple of arrays."""
+    parts = in_threads(lambda p: found(p, dense(features[p])), parts_of(features, wide))
     return type(parts[0])(*(np.concatenate(each) for each in zip(*parts, strict=True)))
+
+
+def in_threads(found: Callable[[T], Found], things: Iterable[T]) -> list[Found]:
+    """What is found of each. NumPy and SciPy let threads work at the same time."""
+    with ThreadPoolExecutor(THREADS) as pool:
+        return list(pool.map(found, things))
 
 
 def evenly_spaced(count: int, wanted: int) -> NDArray[np.int64]:

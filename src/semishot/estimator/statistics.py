@@ -69,7 +69,7 @@ class Reference(Struct, frozen=True):
                 nearest[:, number] = along[:, given].max(1)
         log_z = np.log(arrived + SMALLEST) / 4
         pairs = [
-            *self._cosines(x, near.copy, same),
+            *(self.cosines(number, x, near.copy, same) for number in range(len(self.sums))),
             nearest,
             *log_z[:, :, :-1],
             directions @ self.by_direction.T,
@@ -86,20 +86,19 @@ class Reference(Struct, frozen=True):
         single = [np.stack(each, -1).astype(np.float32) for each in (pairs, rows)]
         return Statistics(*single)
 
-    def _cosines(self, x: Array, copy: Array, same: Array) -> list[Array]:
-        """(C, D), the graph's row that is a copy of each (C,) and its cosine with it (C,) -> 4 of (C, N).
+    def cosines(self, number: int, x: Array, copy: Array, same: Array) -> Array:
+        """Of rows (C, D) with the prototypes of `sums[number]` (C, N); the graph's row that is a copy of each
+        (C,) and its cosine with it (C,).
 
         A row is compared with the prototype made without it: for p = sum_j w_j x_j and unit rows,
         x.(p - w x_i) = x.p - w x.x_i and |p - w x_i|^2 = |p|^2 - 2 w x_i.p + w^2, where x_i is about x.
         """
-        found = []
-        for sums, weights in zip(self.sums, self.weights, strict=True):
-            along = x @ sums.T  # (C, N)
-            own = np.where((copy >= 0)[:, None], weights[copy], 0)  # (C, N)
-            squares = (sums**2).sum(1) - 2 * own * along + own**2
-            cosines = (along - own * same[:, None]) / np.sqrt(np.maximum(squares, TINY))
-            found.append(np.where(squares > 1e-9, cosines.clip(-1, 1), 0))
-        return found
+        sums, weights = self.sums[number], self.weights[number]
+        along = x @ sums.T  # (C, N)
+        own = np.where((copy >= 0)[:, None], weights[copy], 0)  # (C, N)
+        squares = (sums**2).sum(1) - 2 * own * along + own**2
+        cosines = (along - own * same[:, None]) / np.sqrt(np.maximum(squares, TINY))
+        return np.where(squares > 1e-9, cosines.clip(-1, 1), 0)
 
 
 class Support(NamedTuple):
@@ -198,13 +197,13 @@ class Known:
             *(support.x, labels, unit(labels.T @ support.directions), names),
         )
         reference = Reference(graph.rows, graph.same, *(each.astype(dtype) for each in arrays))
-        ignored = np.zeros((len(graph.rows), support.directions.shape[1]), dtype)
-        seen = reference.statistics(graph.rows, ignored, graph.near)
-        near = graph.near.cosines
+        near = graph.near
+        same = np.einsum("ld,ld->l", graph.rows, graph.rows[near.copy])
         around = [
-            seen.pairs[:, :, 6].max(1),
-            seen.pairs[:, :, 2].max(1),
-            near[:, min(6, near.shape[1] - 1)],
+            np.log(arriving(near, graph.degrees, reference.arrived)[1, :, :-1] + SMALLEST).max(1)
+            / 4,
+            reference.cosines(2, graph.rows, near.copy, same).max(1),
+            near.cosines[:, min(6, near.cosines.shape[1] - 1)],
         ]
         return replace(reference, around=np.stack(around).astype(dtype))
 
@@ -257,12 +256,11 @@ class Known:
         pairs[here, own, 8] = np.einsum("hd,hd->h", left, directions)
         return Statistics(pairs, seen.rows), rows
 
-    def context(self, own: Statistics) -> Statistics:
-        """Statistics of the graph's rows -> those of evenly spaced rows of the pile in it."""
+    @property
+    def context(self) -> Array:
+        """(K,), evenly spaced rows of the graph that nothing is said of."""
         rows = np.flatnonzero(self.pile)
-        if len(rows) > CONTEXT:
-            rows = rows[evenly_spaced(len(rows), CONTEXT)]
-        return own.take(rows)
+        return rows[evenly_spaced(len(rows), min(len(rows), CONTEXT))]
 
     def of_pile(self, context: Statistics, unlabeled: int) -> Array:
         """What is said of the pile's rows, how many rows have no label -> (A,), numbers of the pile."""
