@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from semishot.label.pile import PileImages
 from semishot.label.predictions import TYPICAL, PredictedPile
-from semishot.sorter.label_events import NONE, LabelState, change_of
+from semishot.sorter.label_events import NONE, GiveAnswers, LabelState, NewClass
 
 Array = NDArray[Any]
 TARGETS = (0.95, 0.98)
@@ -75,11 +75,9 @@ class Person:
         for true, images in of_class.items():
             if true >= 0 and true not in self.number:
                 self.number[true] = len(self.number) + 1
-                event = {"kind": "new", "name": str(true), "images": [], "class": self.number[true]}
-                self.state.update(change_of(self.state, event).after)
+                NewClass(str(true), [], self.number[true]).apply(self.state)
             answers.append((self.number[true] if true >= 0 else NONE, images))
-        event = {"kind": "answer", "set": answers}
-        self.state.update(change_of(self.state, event).after)
+        GiveAnswers(answers).apply(self.state)
         self.events += 1
         self.predicted = self.pile.predict(self.state, self.events, self.events)
         right = 1 - self.wrong().mean()

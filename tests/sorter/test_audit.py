@@ -5,12 +5,22 @@ import json
 from contextlib import closing
 from pathlib import Path
 
+import msgspec
 import numpy as np
 import pytest
 
 from semishot.estimator.audit import most_wrong
 from semishot.sorter.audit import audit_event, audit_result, judged, to_look_at
-from semishot.sorter.label_events import ConflictError, LabelState, change_of
+from semishot.sorter.label_events import (
+    ConflictError,
+    DeleteClass,
+    GiveAnswers,
+    LabelState,
+    MergeClass,
+    NewClass,
+    RuleOut,
+    Undo,
+)
 from semishot.sorter.labels import open_store
 from support.commands import classified, printed, refusal
 from support.own_images import folders
@@ -19,24 +29,24 @@ from support.own_images import folders
 @pytest.fixture
 def store(tmp_path):
     with closing(open_store(tmp_path)) as opened:
-        opened.add({"kind": "new", "name": "crow", "images": [1]})
-        opened.add({"kind": "new", "name": "wren", "images": [2]})
+        opened.add(NewClass("crow", [1]))
+        opened.add(NewClass("wren", [2]))
         yield opened
 
 
 def answer(value, *images):
-    return {"kind": "answer", "set": [[value, list(images)]]}
+    return GiveAnswers([(value, list(images))])
 
 
 def test_an_answer_says_whether_the_decision_was_right(store):
     store.add(audit_event({1: 1, 3: 1, 4: 2, 5: 0, 6: 0, 7: 1}))
     assert sorted(to_look_at(store.state)) == [3, 4, 5, 6, 7]  # 1 has a label
-    for event in (answer(1, 3), answer(1, 4), {"kind": "not", "class": 0, "images": [5]}):
+    for event in (answer(1, 3), answer(1, 4), RuleOut(0, [5])):
         store.add(event)
     audit = store.state.audit
     found = [judged(store.state, audit, image) for image in range(3, 8)]
     assert found == [True, False, False, None, None]
-    store.add({"kind": "undo"})
+    store.add(Undo())
     assert sorted(to_look_at(store.state)) == [5, 6, 7]
 
 
@@ -49,10 +59,10 @@ def test_the_audit_is_the_same_after_a_kill(store, tmp_path):
 
 def test_a_class_that_is_merged_or_deleted_ends_the_audit_and_an_empty_one_does_not(store):
     store.add(audit_event({3: 1}))
-    store.add({"kind": "new", "name": "empty", "images": []})
-    store.add({"kind": "delete", "class": 3})
+    store.add(NewClass("empty", []))
+    store.add(DeleteClass(3))
     assert store.state.audit is not None
-    store.add({"kind": "merge", "class": 2, "into": 1})
+    store.add(MergeClass(2, 1))
     assert store.state.audit is None
     assert audit_result(store.state, {3: 1}) is None
 
@@ -66,22 +76,19 @@ def test_at_most_1_of_20_certificates_is_ever_false_whatever_is_corrected_and_de
     """A user answers in order, corrects at random elsewhere, and the rule changes its mind."""
     rng = np.random.default_rng(5)
     state, images, failed, piles = LabelState({1: "crow", 2: "wren"}), range(3, 40), 0, 200
-
-    def add(event):
-        state.update(change_of(state, event).after)
-
     for _ in range(piles):
-        add(answer(-1, *images))
+        answer(-1, *images).apply(state)
         truth = {image: int(rng.integers(0, 3)) for image in images}
         now = {
             image: t if rng.random() < 0.8 else int(rng.integers(0, 3))
             for image, t in truth.items()
         }
-        add(audit_event(now) | {"seed": int(rng.integers(1, 2**31))})
+        seed = int(rng.integers(1, 2**31))
+        msgspec.structs.replace(audit_event(now), seed=seed).apply(state)
         false = False
         while (left := [*to_look_at(state)]) and not false:
             asked = left[0] if rng.random() < 0.7 else int(rng.choice(left))
-            add(answer(truth[asked], asked))
+            answer(truth[asked], asked).apply(state)
             if rng.random() < 0.1:
                 now[int(rng.choice(left))] = int(rng.integers(0, 3))
             result = audit_result(state, now)

@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from semishot.sorter.label_events import GiveAnswers
 from semishot.sorter.label_tables import written_path
 from semishot.sorter.labels import open_store
 from support.commands import classified, printed, refusal
@@ -103,7 +104,7 @@ def test_labels_follow_the_folder_and_answers_have_the_last_word(capsys, given):
     assert "correction" not in said
     with closing(open_store(Path("out"))) as store:
         crosses = [n for n, answer in store.state.answers.items() if answer == 2]
-        store.add({"kind": "answer", "set": [[0, crosses[:1]]]})
+        store.add(GiveAnswers([(0, crosses[:1])]))
     printed(capsys, *given)
     assert result()["labeled"] == {"circle": 4, "cross": 1, "stripes": 2}
     assert result()["named_strangers"] == 1

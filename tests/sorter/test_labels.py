@@ -10,7 +10,22 @@ import numpy as np
 import pytest
 
 from semishot.errors import InputError
-from semishot.sorter.label_events import ConflictError, LabelState, checked
+from semishot.sorter.label_events import (
+    BeginAudit,
+    ConflictError,
+    DeleteClass,
+    GiveAnswers,
+    LabelState,
+    MergeClass,
+    MoveCutoff,
+    NewClass,
+    Redo,
+    RenameClass,
+    RuleOut,
+    SeparateCopies,
+    Undo,
+    read_event,
+)
 from semishot.sorter.labels import DATABASE, LostDatabaseError, open_store
 
 DIGESTS = [bytes([n]) * 32 for n in range(6)]
@@ -23,11 +38,11 @@ def store(tmp_path):
 
 
 def new(name, *images):
-    return {"kind": "new", "name": name, "images": list(images)}
+    return NewClass(name, list(images))
 
 
 def answer(value, *images):
-    return {"kind": "answer", "set": [[value, list(images)]]}
+    return GiveAnswers([(value, list(images))])
 
 
 def test_a_story_of_every_kind_of_answer(store):
@@ -35,20 +50,21 @@ def test_a_story_of_every_kind_of_answer(store):
         assert store.add(event)
     assert store.state.classes == {1: "crow", 2: "wren"}
     assert store.state.answers == {1: 1, 2: 1, 3: 2, 4: 0, 5: 1}
-    store.add({"kind": "not", "class": 1, "images": [5, 6]})
+    store.add(RuleOut(1, [5, 6]))
     assert store.state.answers == {1: 1, 2: 1, 3: 2, 4: 0}
     assert store.state.excluded == {5: {1}, 6: {1}}
-    store.add({"kind": "rename", "class": 1, "name": "raven"})
-    store.add({"kind": "apart", "images": [7]})
-    store.add({"kind": "reject", "value": 0.2})
+    for event in (RenameClass(1, "raven"), SeparateCopies([7]), MoveCutoff(0.1), MoveCutoff(0.2)):
+        store.add(event)
     state = store.state
     assert (state.classes[1], state.apart, state.reject) == ("raven", {7}, 0.2)
-    store.add({"kind": "merge", "class": 2, "into": 1})
+    store.add(MergeClass(2, 1))
     assert store.state.answers == {1: 1, 2: 1, 3: 1, 4: 0}
-    store.add({"kind": "delete", "class": 1})
+    assert (store.title, store.next_title) == ("wren merged into raven", None)
+    store.add(DeleteClass(1))
     assert (store.state.classes, store.state.answers) == ({}, {4: 0})
     assert store.state.excluded == {}
-    store.add({"kind": "undo"})
+    store.add(Undo())
+    assert (store.title, store.next_title) == ("wren merged into raven", "raven deleted")
     assert store.state.excluded == {5: {1}, 6: {1}}
     store.add(answer(-1, 4))
     assert 4 not in store.state.answers
@@ -64,22 +80,17 @@ def test_an_answer_given_twice_is_sure_until_it_is_changed(store):
 
 
 def random_event(rng, state):
-    classes = list(state.classes)
     images = rng.integers(1, 30, rng.integers(1, 5)).tolist()
-    kinds = ["new", "answer", "not", "rename", "merge", "delete", "undo", "redo", "apart"]
-    kind = str(rng.choice(kinds))
-    if kind == "new" or not classes:
-        return new(f"class {rng.integers(10**9)}", *images)
-    number = int(rng.choice(classes))
-    more = {
-        "answer": {"set": [[int(rng.choice([-1, 0, number])), images]]},
-        "not": {"class": number, "images": images},
-        "rename": {"class": number, "name": f"name {rng.integers(10**9)}"},
-        "merge": {"class": number, "into": int(rng.choice(classes))},
-        "delete": {"class": number},
-        "apart": {"images": images},
-    }
-    return {"kind": kind, **more.get(kind, {})}
+    name, number = f"class {rng.integers(10**9)}", int(rng.choice([*state.classes, 0]))
+    if not number:
+        return new(name, *images)
+    possible = [
+        *(new(name, *images), answer(int(rng.choice([-1, 0, number])), *images)),
+        *(RuleOut(number, images), RenameClass(number, name), DeleteClass(number)),
+        *(MergeClass(number, int(rng.choice([*state.classes]))), SeparateCopies(images)),
+        *(MoveCutoff(0.5), BeginAudit(1, [(number, images)]), Undo(), Redo()),
+    ]
+    return possible[rng.integers(len(possible))]
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -91,24 +102,26 @@ def test_undo_and_redo_walk_through_the_states_there_were(tmp_path, seed):
         for _ in range(100):
             store = first if rng.random() < 0.5 else second
             event = random_event(rng, states[index])
+            store.catch_up()
+            moved_last = store.title == "cutoff moved"
             try:
                 store.add(event)
             except ConflictError:
                 assert store.state == states[index]
                 continue
-            if event["kind"] == "undo":
+            if isinstance(event, Undo):
                 index -= 1
-            elif event["kind"] == "redo":
+            elif isinstance(event, Redo):
                 index += 1
             else:
-                states[index + 1 :] = [deepcopy(store.state)]
-                index += 1
+                index += not (isinstance(event, MoveCutoff) and moved_last)
+                states[index:] = [deepcopy(store.state)]
             assert store.state == states[index]
         version = store.version
     with closing(open_store(tmp_path)) as again:
         assert (again.state, again.version) == (states[index], version)
         while again.done:
-            again.add({"kind": "undo"})
+            again.add(Undo())
         assert again.state == LabelState()
 
 
@@ -124,8 +137,8 @@ def test_answers_that_do_not_fit_change_nothing(store):
     for event, reason in [
         (answer(9, 1), "this class is gone"),
         (new("CROW"), "there is a class crow already"),
-        ({"kind": "merge", "class": 1, "into": 1}, "cannot be merged with itself"),
-        ({"kind": "redo"}, "nothing to redo"),
+        (MergeClass(1, 1), "cannot be merged with itself"),
+        (Redo(), "nothing to redo"),
     ]:
         with pytest.raises(ConflictError, match=reason):
             store.add(event)
@@ -142,16 +155,26 @@ def test_answers_that_do_not_fit_change_nothing(store):
         ({"kind": "answer", "set": [[0, [0.5]]]}, "set.*expected `int`, got `float`"),
         ({"kind": "merge", "class": 1}, "missing required field `into`"),
         ({"kind": "undo", "more": 1}, "unknown field more"),
-        ({"kind": "new", "name": " ", "images": []}, "a class needs a name other than stranger"),
-        ({"kind": "new", "name": "a\x1bb", "images": []}, "must be printable"),
-        ({"kind": "new", "name": "Stranger", "images": []}, "a class needs a name other than"),
         ({"kind": "reject", "value": float("nan")}, "value: expected `float`"),
     ],
 )
 def test_malformed_events_are_refused_in_one_line(event, reason):
     with pytest.raises(InputError, match=reason) as error:
-        checked(event)
+        read_event(event)
     assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [
+        (" ", "a class needs a name other than stranger"),
+        ("Stranger", "a class needs a name other than"),
+        ("a\x1bb", "must be printable"),
+    ],
+)
+def test_names_that_no_class_can_have_are_refused(store, name, reason):
+    with pytest.raises(InputError, match=reason):
+        store.add(new(name))
 
 
 def test_imported_labels_follow_what_is_labeled_and_the_page_has_the_last_word(store):
@@ -208,6 +231,7 @@ KILLED = """
 import os, random, signal, sys, time
 from contextlib import closing
 from pathlib import Path
+from semishot.sorter.label_events import GiveAnswers, NewClass
 from semishot.sorter.labels import open_store
 
 out, rng, acknowledged = Path(sys.argv[1]), random.Random(0), 0
@@ -215,9 +239,9 @@ out, rng, acknowledged = Path(sys.argv[1]), random.Random(0), 0
 def answer_until_killed(pipe):
     store = open_store(out)
     if not store.state.classes:
-        store.add({"kind": "new", "name": "crow", "images": []})
+        store.add(NewClass("crow", []))
     while True:
-        store.add({"kind": "answer", "set": [[1, [store.version * 1000 + 1]]]})
+        store.add(GiveAnswers([(1, [store.version * 1000 + 1])]))
         os.write(pipe, b"%d\\n" % store.version)
 
 for kill in range(int(sys.argv[2])):

@@ -22,7 +22,7 @@ from semishot.label.pile import ImageFilter
 from semishot.label.security import Guard
 from semishot.label.session import LabelingSession, NotReadyError
 from semishot.sorter.audit import audit_event
-from semishot.sorter.label_events import ConflictError
+from semishot.sorter.label_events import ConflictError, read_event
 from semishot.sorter.labels import LostDatabaseError
 from semishot.sorter.moving.move_files import undo
 from semishot.sorter.page_images import LOOK
@@ -156,7 +156,7 @@ class Pages:
         envelope = from_json(AnswerEnvelope, fields, "the request")
         if envelope.pile not in (None, self.session.store.name):
             raise ConflictError("this answer was given for another pile, and is dropped")
-        return {"event": self.session.answer(event, envelope.key)}
+        return {"event": self.session.answer(read_event(event), envelope.key)}
 
     def _requested(self, request: Request) -> tuple[int, bytes]:
         """An image of this pile, and the digest of its content."""

@@ -12,6 +12,7 @@ from dataclasses import replace
 from itertools import islice
 from typing import Any
 
+import msgspec
 import numpy as np
 
 from semishot.errors import InputError, reason_of
@@ -23,9 +24,11 @@ from semishot.sorter.label_events import (
     NONE,
     UNANSWERED,
     ConflictError,
-    Event,
+    GiveAnswers,
+    LabelEvent,
     LabelState,
-    checked,
+    NewClass,
+    RuleOut,
     images_in,
 )
 from semishot.sorter.labels import LabelStore
@@ -81,9 +84,8 @@ class LabelingSession:
             thread.join(10)
         self.reader.stop()
 
-    def answer(self, body: object, key: str | None = None) -> int:
+    def answer(self, event: LabelEvent, key: str | None = None) -> int:
         """Commit an answer; the number of its event. Near copies that are grouped share it."""
-        event = checked(body)
         if any(not self.is_known(image) for image in images_in(event)):
             if self.reader.progress.phase in ("listing", "reading"):
                 raise NotReadyError("this image has not been read yet")
@@ -96,11 +98,9 @@ class LabelingSession:
         """Whether an image is of this pile."""
         return image in self.images.row_of
 
-    def _with_copies(self, event: Event) -> Event:
+    def _with_copies(self, event: LabelEvent) -> LabelEvent:
         """The event, said of near copies too, of those whose answer was the same until now."""
         predictions, answers = self.predictions, self.store.state.answers
-        if event["kind"] in ("apart", "audit") or not predictions.has_copies.any():
-            return event
 
         def whole(images: Sequence[int]) -> list[int]:
             named = dict.fromkeys(images)
@@ -111,10 +111,11 @@ class LabelingSession:
                 named.update(dict.fromkeys(i for i in group if answers.get(i) == value))
             return list(named)
 
-        if "images" in event:
-            event = {**event, "images": whole(event["images"])}
-        if "set" in event:
-            event = {**event, "set": [[value, whole(images)] for value, images in event["set"]]}
+        if isinstance(event, GiveAnswers):
+            pairs = [(value, whole(images)) for value, images in event.answers]
+            return msgspec.structs.replace(event, answers=pairs)
+        if isinstance(event, NewClass | RuleOut):
+            return msgspec.structs.replace(event, images=whole(event.images))
         return event
 
     def _notify(self) -> None:
@@ -155,13 +156,7 @@ class LabelingSession:
             self.grown_at = time.monotonic()
         self.pile.look_at_files()
         with self.store.lock:
-            now, event = self.store.state, self.store.version
-            state = replace(
-                now,
-                classes=dict(now.classes),
-                answers=dict(now.answers),
-                excluded=dict(now.excluded),
-            )
+            state, event = self.store.state.copy(), self.store.version
         with self.publishing:
             self.predictions = self.pile.predict(state, event, self.predictions.version + 1)
             self.payload = self._payload()
@@ -254,9 +249,9 @@ class LabelingSession:
             about = {
                 "epoch": self.epoch,
                 "pile": store.name,
-                "undo": store.done[-1].title if store.done else None,
+                "undo": store.title,
                 "audit": self._audit(),
                 "skipped": len(self.reader.skipped) + len(self.reader.unlisted),
-                "redo": store.undone[-1].title if store.undone else None,
+                "redo": store.next_title,
             }
         return self.pile.for_the_page(self.predictions, about)

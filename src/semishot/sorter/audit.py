@@ -16,7 +16,14 @@ from typing import Any
 
 from semishot.errors import InputError, counted, printable
 from semishot.estimator.audit import CONFIDENCE, audit_order, most_wrong
-from semishot.sorter.label_events import NONE, BegunAudit, Event, LabelState
+from semishot.sorter.label_events import (
+    NONE,
+    BeginAudit,
+    BegunAudit,
+    GiveAnswers,
+    LabelState,
+    RuleOut,
+)
 from semishot.sorter.label_tables import is_predictions, label_in, read_table, written_path
 from semishot.sorter.labels import DATABASE, LabelStore, open_store
 from semishot.sorter.listing import STRANGER
@@ -102,10 +109,10 @@ def _percent(share: float) -> str:
     return f"{thousandths / 10:.1f} %" if 990 <= thousandths < 1000 else f"{thousandths // 10} %"
 
 
-def audit_event(decisions: Mapping[int, int]) -> Event:
+def audit_event(decisions: Mapping[int, int]) -> BeginAudit:
     """The event that begins an audit of these decisions: image -> class, or NONE."""
     seed = secrets.randbelow(2**31 - 1) + 1
-    return {"kind": "audit", "seed": seed, "set": list(_by_value(decisions).items())}
+    return BeginAudit(seed, list(_by_value(decisions).items()))
 
 
 def _by_value(decisions: Mapping[int, int]) -> dict[int, list[int]]:
@@ -261,6 +268,6 @@ def _take_in(store: LabelStore, table: Path) -> None:
         else:
             answers.setdefault(value, []).append(seen.image)
     if answers:
-        store.add({"kind": "answer", "set": list(answers.items())})
+        store.add(GiveAnswers(list(answers.items())))
     for decision, images in wrong.items():
-        store.add({"kind": "not", "class": decision, "images": images})
+        store.add(RuleOut(decision, images))

@@ -5,7 +5,6 @@ label. The table `events` is only appended to, and an event is on disk before it
 redo are events too: the state is what the events that are not undone add up to.
 """
 
-import json
 import os
 import secrets
 import sqlite3
@@ -13,24 +12,30 @@ import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
+
+import msgspec
 
 from semishot.errors import InputError
 from semishot.sorter.label_events import (
     NONE,
     UNANSWERED,
-    Change,
+    AnyEvent,
     ConflictError,
-    Event,
+    DeleteClass,
+    GiveAnswers,
+    LabelEvent,
     LabelState,
-    change_of,
-    checked,
+    MoveCutoff,
+    NewClass,
+    Redo,
+    Undo,
 )
 from semishot.sorter.listing import STRANGER
 from semishot.sorter.requests import ANSWERS
 from semishot.system.databases import connect
+from semishot.system.structs import decode
 
 DATABASE = ANSWERS
 SCHEMA = (
@@ -86,28 +91,24 @@ class LabelStore:
 
     def __init__(self, path: Path) -> None:
         self.path, self.lock = path, threading.RLock()
-        self.connection = connect(path, SCHEMA)
-        try:
-            self.file = _file_at(path)
-            self.connection.execute("PRAGMA synchronous=FULL")  # a commit is on disk
-            with self.transaction() as connection:
-                name = secrets.token_hex(8)
-                connection.execute("INSERT OR IGNORE INTO about VALUES ('name', ?)", (name,))
-            self.name = str(self.about("name"))
-            """Random: tells this store from others."""
-            self._restart()
-            self.images: dict[bytes, int] = {}
-            self._read_images()
-            self.files: dict[str, SeenFile] = {
-                os.fsdecode(name): SeenFile(*rest)
-                for name, *rest in self.rows("SELECT path, image, size, changed FROM files")
-            }
-        except BaseException:
-            self.connection.close()
-            raise
+        self.connection, self.file = connect(path, SCHEMA), path.stat()
+        self.connection.execute("PRAGMA synchronous=FULL")  # a commit is on disk
+        with self.transaction() as connection:
+            name = secrets.token_hex(8)
+            connection.execute("INSERT OR IGNORE INTO about VALUES ('name', ?)", (name,))
+        self.name = str(self.about("name"))
+        """Random: tells this store from others."""
+        self._restart()
+        self.images: dict[bytes, int] = {}
+        self._read_images()
+        self.files: dict[str, SeenFile] = {
+            os.fsdecode(name): SeenFile(*rest)
+            for name, *rest in self.rows("SELECT path, image, size, changed FROM files")
+        }
 
     def check_present(self) -> None:
-        if _file_at(self.path) != self.file:
+        """Refuse to write to a file that is in no folder any more."""
+        if not self.path.exists() or not os.path.samestat(self.path.stat(), self.file):
             raise LostDatabaseError(f"{self.path} was moved or deleted: nothing can be kept")
 
     def close(self) -> None:
@@ -118,7 +119,7 @@ class LabelStore:
     def transaction(self) -> Iterator[sqlite3.Connection]:
         """Other processes wait; what is written is on disk when the block ends, or not at all."""
         with self.lock:
-            self.check_present()  # what is written otherwise would be in no folder
+            self.check_present()
             self.connection.execute("BEGIN IMMEDIATE")
             try:
                 yield self.connection
@@ -146,30 +147,32 @@ class LabelStore:
     def _restart(self) -> None:
         """Read all events."""
         self.state = LabelState()
-        self.done: list[Change] = []
-        self.undone: list[Change] = []
+        self.done: list[LabelEvent] = []
+        """What the state follows from."""
+        self.undone: list[LabelEvent] = []
+        self.title: str | None = None
+        """What was done last, in words."""
         self.next_class, self.version = 1, 0
         """version: the number of the last event."""
         self.catch_up()
 
-    def catch_up(self) -> bool:
-        """Apply the events that another process has added; whether there were any."""
+    def catch_up(self) -> None:
+        """Apply the events that another process has added."""
         with self.lock:
             query = "SELECT number, body FROM events WHERE number > ? ORDER BY number"
-            events = self.rows(query, self.version)
-            for number, body in events:
-                try:
-                    self._apply(checked(json.loads(body)))
-                except (ValueError, RecursionError) as error:
-                    raise InputError(
-                        f"{self.path}, event {number}: {error}; it is damaged"
-                    ) from error
-                self.version = number
-            return bool(events)
+            rows = self.rows(query, self.version)
+            try:
+                for self.version, body in rows:
+                    self._take(decode(AnyEvent, body, "event"))
+                if rows:
+                    self._replay()
+            except InputError as error:
+                raise InputError(
+                    f"{self.path}, event {self.version}: {error}; it is damaged"
+                ) from error
 
-    def add(self, event: Event, key: str | None = None) -> bool:
+    def add(self, event: LabelEvent, key: str | None = None) -> bool:
         """Commit an event and apply it. False: this key was committed before, by a repeated request."""
-        event = checked(event)
         with self.lock:
             try:
                 with self.transaction() as connection:
@@ -177,10 +180,15 @@ class LabelStore:
                     if key is not None and connection.execute(query, (key,)).fetchone():
                         return False
                     self.catch_up()
-                    if event["kind"] == "new":
-                        event = {**event, "class": self.next_class}
-                    self._apply(event)  # raises before anything is written
-                    row = (time.time(), key, json.dumps(event, separators=(",", ":")))
+                    if isinstance(event, NewClass):
+                        event = msgspec.structs.replace(event, number=self.next_class)
+                    title = event.apply(self.state)  # raises before anything is written
+                    self._take(event)
+                    if isinstance(event, Undo | Redo):
+                        self._replay()
+                    else:
+                        self.title = title
+                    row = (time.time(), key, msgspec.json.encode(event).decode())
                     query = "INSERT INTO events (at, key, body) VALUES (?, ?, ?)"
                     self.version = int(connection.execute(query, row).lastrowid or 0)
             except sqlite3.Error:  # a full disk: what was applied is not stored
@@ -188,25 +196,32 @@ class LabelStore:
                 raise
         return True
 
-    def _apply(self, event: Event) -> None:
-        kind = event["kind"]
-        if kind in ("undo", "redo"):
-            ways = (self.done, self.undone)
-            source, target = ways if kind == "undo" else reversed(ways)
+    def _take(self, event: LabelEvent) -> None:
+        """Add an event to `done`, or move one from list to list."""
+        if isinstance(event, Undo | Redo):
+            lists = (self.done, self.undone)
+            source, target = lists if isinstance(event, Undo) else reversed(lists)
             if not source:
-                raise ConflictError(f"nothing to {kind}")
-            change = source.pop()
-            self.state.update(change.before if kind == "undo" else change.after)
-            target.append(change)
+                raise ConflictError(f"nothing to {type(event).__name__.lower()}")
+            target.append(source.pop())
             return
-        change = change_of(self.state, event)
-        self.state.update(change.after)
-        if kind == "reject" and self.done and "reject" in self.done[-1].after:
-            change = replace(change, before=self.done.pop().before)  # the slider moves on: one step
-        self.done.append(change)
+        if isinstance(event, MoveCutoff) and self.done and isinstance(self.done[-1], MoveCutoff):
+            self.done.pop()  # the slider moves on: one step
+        self.done.append(event)
         self.undone.clear()
-        if kind == "new":
-            self.next_class = max(self.next_class, event["class"] + 1)
+        if isinstance(event, NewClass):
+            self.next_class = max(self.next_class, event.number + 1)
+
+    def _replay(self) -> None:
+        state, self.title = LabelState(), None
+        for event in self.done:
+            self.title = event.apply(state)
+        self.state = state
+
+    @property
+    def next_title(self) -> str | None:
+        """What a redo would do, in words."""
+        return self.undone[-1].apply(self.state.copy()) if self.undone else None
 
     # Images and their files
 
@@ -242,42 +257,12 @@ class LabelStore:
     def label_of(self, digest: bytes) -> str | None:
         """What the user said of an image: a class, `stranger`, or nothing."""
         answer = self.state.answers.get(self.images.get(digest, 0))
-        if answer is None:
-            return None
-        return STRANGER if answer == NONE else self.state.classes[answer]
+        return None if answer is None else self.state.name_of(answer)
 
     def number_of(self, label: str) -> int | None:
         """The class of this name, in any case; NONE for `stranger`."""
         numbers = {name.casefold(): number for number, name in self.state.classes.items()}
         return (numbers | {STRANGER: NONE}).get(label.casefold())
-
-    def import_labels(self, labels: Mapping[bytes, str]) -> None:
-        """Take over all that --labeled says now.
-
-        What it did not say the last time becomes an answer. What it no longer says is taken back, if the
-        answer is still that one. So what was changed or cleared on the page since stays as it is.
-        """
-        now = set(zip(self.numbers(list(labels)), labels.values(), strict=True))
-        before = {(int(n), str(s)) for n, s in self.rows("SELECT image, label FROM imported")}
-        with self.lock:
-            self.catch_up()
-            numbers = {label: self.number_of(label) for _, label in before - now}
-            answers = set(self.state.answers.items())
-            same = sorted(i for i, label in before - now if (i, numbers[label]) in answers)
-            if same:
-                self.add({"kind": "answer", "set": [(UNANSWERED, same)]})
-            for number in sorted({number for number in numbers.values() if number}):
-                if number not in self.state.answers.values():  # its folder was renamed or removed
-                    self.add({"kind": "delete", "class": number})
-            self._answer(now - before)
-        if now != before:
-            with self.transaction() as connection:
-                connection.execute("DELETE FROM imported")
-                connection.executemany("INSERT INTO imported VALUES (?, ?)", now)
-
-    def correct(self, labels: Mapping[bytes, str]) -> None:
-        """Answer as if clicked."""
-        self._answer(set(zip(self.numbers(list(labels)), labels.values(), strict=True)))
 
     def name_classes(self, names: Iterable[str]) -> list[int]:
         """The numbers of the classes of these names, which are made if needed."""
@@ -285,28 +270,41 @@ class LabelStore:
             self.catch_up()
             for name in names:
                 if self.number_of(name) is None:
-                    self.add({"kind": "new", "name": name, "images": []})
+                    self.add(NewClass(name, []))
             return [self.number_of(name) or NONE for name in names]
 
-    def _answer(self, statements: Iterable[tuple[int, str]]) -> None:
-        """Answers by the names of classes, which are made if needed."""
-        of_label: dict[str, list[int]] = {}
-        for image, label in sorted(statements):
-            of_label.setdefault(label, []).append(image)
-        labels = sorted(of_label)
-        answers: dict[int, list[int]] = {}
+    def correct(self, labels: Mapping[bytes, str]) -> None:
+        """Answer as if clicked."""
+        names, answers = sorted(set(labels.values())), dict[int, list[int]]()
+        images = self.numbers(list(labels))
         with self.lock:
-            for label, number in zip(labels, self.name_classes(labels), strict=True):
-                fresh = [i for i in of_label[label] if self.state.answers.get(i) != number]
-                answers.setdefault(number, []).extend(fresh)
-            if any(answers.values()):
-                self.add({"kind": "answer", "set": [(n, own) for n, own in answers.items() if own]})
+            number_of = dict(zip(names, self.name_classes(names), strict=True))
+            for image, label in sorted(zip(images, labels.values(), strict=True)):
+                if self.state.answers.get(image) != number_of[label]:
+                    answers.setdefault(number_of[label], []).append(image)
+            if answers:
+                self.add(GiveAnswers(list(answers.items())))
 
+    def import_labels(self, labels: Mapping[bytes, str]) -> None:
+        """Take over all that --labeled says now.
 
-def _file_at(path: Path) -> tuple[int, int] | None:
-    """What tells a file from another one of the same name."""
-    try:
-        about = path.lstat()
-    except FileNotFoundError:
-        return None
-    return about.st_dev, about.st_ino
+        What it did not say the last time becomes an answer. What it no longer says is taken back, if the
+        answer is still that one. So what was changed or cleared on the page since stays as it is.
+        """
+        now = dict(zip(labels, self.numbers(list(labels)), strict=True))
+        said = {(now[digest], label) for digest, label in labels.items()}
+        before = {(int(n), str(s)) for n, s in self.rows("SELECT image, label FROM imported")}
+        with self.lock:
+            self.catch_up()
+            dropped = {(image, self.number_of(label)) for image, label in before - said}
+            same = sorted(image for image, _ in dropped & self.state.answers.items())
+            if same:
+                self.add(GiveAnswers([(UNANSWERED, same)]))
+            for number in sorted({number for _, number in dropped if number}):
+                if number not in self.state.answers.values():  # its folder was renamed or removed
+                    self.add(DeleteClass(number))
+            self.correct({d: s for d, s in labels.items() if (now[d], s) not in before})
+        if said != before:
+            with self.transaction() as connection:
+                connection.execute("DELETE FROM imported")
+                connection.executemany("INSERT INTO imported VALUES (?, ?)", said)
