@@ -89,11 +89,11 @@ def test_some_ablations_alone_by_the_fleets_that_table1_has_left(tiny_root, tmp_
 
 def test_photographs_have_ablations_under_their_own_protocol():
     cells = ablations.chosen_cells("mini-imagenet", "")
-    assert {c.variant.model for c in cells if c.column} == set(paper.TRAINED)
-    assert {c.variant.model for c in cells if not c.column} == {ablations.MASKED}
-    assert len({c.fleet for c in cells}) == 2, "a fleet for each column"
+    columns = {h: [c for c in cells if c.tests[0].shape.distractors == h] for h in (0, 5)}
+    assert {cell.model for cell in columns[5]} == set(paper.TRAINED)
+    assert {cell.model for cell in columns[0]} == {ablations.MASKED}
+    assert len({(cell.recipe, cell.train) for cell in cells}) == 2, "a fleet for each column"
     for cell in cells:
-        _, recipe, train = cell.fleet
-        assert recipe.updates == 200_000
-        assert bool(cell.variant.options) == bool(cell.variant.name)
-        assert train.sizes == (5, 50 if cell.column else 25, 25)
+        assert cell.recipe.updates == 200_000
+        assert bool(cell.options) == bool(cell.variant)
+        assert cell.train.sizes == (5, 50 if cell.train.distractors else 25, 25)

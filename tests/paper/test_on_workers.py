@@ -13,7 +13,7 @@ import torch
 
 from semishot.errors import InputError
 from semishot.paper import on_workers, presets, reproduce
-from semishot.paper.reproduce import Site, open_site, run_jobs
+from semishot.paper.reproduce import Site, measured_fleets, open_site
 from semishot.paper.requests import TableRequest
 from semishot.training import loop
 from semishot.training.config import Recipe
@@ -40,8 +40,8 @@ def tiny_preset(monkeypatch):
 
 def table1(pool, runs, place=None, **more) -> list[dict]:
     site = Site(pool, runs, CPU, open_place=place)
-    jobs = reproduce.requested_jobs("table1", TableRequest(preset="tiny", splits=1, **more), site)
-    return run_jobs(jobs, site)
+    request = TableRequest(preset="tiny", splits=1, **more)
+    return measured_fleets(reproduce.requested_fleets("table1", request, site), site)
 
 
 @pytest.fixture(scope="module")

@@ -12,7 +12,7 @@ import torch
 from semishot.commands.main import main
 from semishot.errors import InputError
 from semishot.paper import presets, published
-from semishot.paper.reproduce import Site, requested_jobs, run_jobs
+from semishot.paper.reproduce import Site, measured_fleets, requested_fleets
 from semishot.paper.requests import TableRequest
 from semishot.report import paper_tables, render
 from semishot.report.sections import tables_and_figures
@@ -45,7 +45,7 @@ def table1(pool, runs, *models, splits=1, **asked):
         Site(pool, runs, CPU),
         TableRequest(None, "tiny", splits, models=models, **asked),
     )
-    return run_jobs(requested_jobs("table1", request, site), site)
+    return measured_fleets(requested_fleets("table1", request, site), site)
 
 
 def test_any_method_is_a_row_after_those_of_the_paper(tiny_pool, tmp_path):
@@ -113,11 +113,11 @@ def test_a_method_is_told_the_share_of_the_updates_that_are_done(tiny_pool, tmp_
     with own_module(tmp_path, "told_of_a_test", SHARES) as module:
         site = Site(tiny_pool, tmp_path / "runs", CPU)
         request = TableRequest(None, "tiny", 1, models=(f"{module}:Told",))
-        jobs = requested_jobs("table1", request, site)
-        run_jobs(jobs, site)
+        fleets = requested_fleets("table1", request, site)
+        measured_fleets(fleets, site)
         told = sys.modules[module].TOLD
         assert [share for share in told if share] == 2 * [0.25, 0.5, 0.75]  # both columns
-        _, fleet = load_model(site.folder(jobs[0].config), CPU)
+        _, fleet = load_model(site.folder(fleets[0].config), CPU)
         assert fleet.refiner.share_done.item() == 1
 
 

@@ -36,7 +36,7 @@ def tiny_preset(monkeypatch):
 def table(name: str, pool: ImagePool, runs: Path, splits: int, **more) -> list[dict]:
     site = Site(pool, runs, CPU)
     request = TableRequest(preset="tiny", splits=splits, **more)
-    return reproduce.run_jobs(reproduce.requested_jobs(name, request, site), site)
+    return reproduce.measured_fleets(reproduce.requested_fleets(name, request, site), site)
 
 
 table1 = partial(table, "table1")
@@ -151,11 +151,12 @@ def test_an_interrupted_fleet_is_resumed(finished, tiny_pool, tmp_path, monkeypa
 
 
 def test_fleets_side_by_side_are_the_same_as_one_after_another(finished, tiny_pool, tmp_path):
-    configs = plan.configs_of(plan.table_jobs(TABLE1, TWO_SPLITS, tiny_pool, tmp_path))
-    reproduce.train_all(configs, Site(tiny_pool, tmp_path, CPU), side_by_side=3)
-    for config in configs:
+    fleets = plan.table_fleets(TABLE1, TWO_SPLITS, tiny_pool, tmp_path)
+    reproduce.train_planned(fleets, Site(tiny_pool, tmp_path, CPU), side_by_side=3)
+    for fleet in fleets:
         one, other = (
-            plan.run_folder(runs, config) / "model.safetensors" for runs in (finished[0], tmp_path)
+            plan.run_folder(runs, fleet.config) / "model.safetensors"
+            for runs in (finished[0], tmp_path)
         )
         assert one.read_bytes() == other.read_bytes()
 

@@ -40,7 +40,7 @@ def tiny_preset(monkeypatch):
 
 def table1(pool, runs, **changes):
     site, request = Site(pool, runs, CPU), TableRequest(None, "tiny", 2, **changes)
-    return reproduce.run_jobs(reproduce.requested_jobs("table1", request, site), site)
+    return reproduce.measured_fleets(reproduce.requested_fleets("table1", request, site), site)
 
 
 @pytest.fixture

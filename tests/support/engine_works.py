@@ -49,5 +49,5 @@ def complain(shared: None, device: str) -> Iterator[None]:
 
 def tight_fleet(images, device, work) -> Iterator[object]:
     """A fleet on a machine with room for one run: more of them want more than any machine has."""
-    torch.empty((len(work.jobs[0].config.members) - 1) * 2**40, dtype=torch.uint8)
+    torch.empty((len(work.fleet.config.members) - 1) * 2**40, dtype=torch.uint8)
     yield from on_workers.work_on_fleet(images, device, work)

@@ -1,17 +1,16 @@
 """Ablations: variants of a table's cells, trained beside the cells they are compared with."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
 from semishot import datasets
-from semishot.data.episodes import EpisodeShape
 from semishot.errors import InputError
 from semishot.paper import presets, published
-from semishot.paper.plan import Job, with_existing
-from semishot.paper.reproduce import Site, open_site, run_jobs
+from semishot.paper.plan import PlannedCell, PlannedTest, fleets_of
+from semishot.paper.reproduce import measured_fleets, open_site
 from semishot.paper.requests import AblationRequest
-from semishot.training.config import SUPERVISED, FleetConfig, Member, Recipe
+from semishot.training.config import SUPERVISED
 from semishot.training.records import AblationRecord, Record
 from semishot.training.requests import Where
 from semishot.workers import THIS_PROCESS, Workers
@@ -68,35 +67,6 @@ UPDATES = {"semishot": 10_000}
 """Fewer than the preset's: enough to compare its ingredients."""
 
 
-@dataclass(frozen=True)
-class AblationCell:
-    """A variant in a column, or the preset's own cell that it is compared with, which has no name."""
-
-    variant: Variant
-    column: int
-    fleet: tuple[str, Recipe, EpisodeShape]
-    """Preset, recipe and training episode: cells with the same can share a fleet."""
-
-    def holds(self, record: Record) -> bool:
-        preset, recipe, train = self.fleet
-        return (
-            (record["preset"], record["model"]) == (preset, self.variant.model)
-            and record["options"] == self.variant.options
-            and record["recipe"] == recipe.changes()
-            and record["train"] == train.as_dict()
-            and record["distractors"] == self.column
-        )
-
-
-def cell_of(dataset: str, variant: Variant, column: int) -> AblationCell:
-    chosen = presets.preset(variant.preset, dataset)
-    recipe = replace(chosen.recipe, **variant.recipe)
-    recipe = recipe.with_updates(UPDATES.get(variant.preset, recipe.updates))
-    train = chosen.episode(chosen.train.shot, column, refines=variant.model != SUPERVISED)
-    train = replace(train, **variant.train)
-    return AblationCell(variant, column, (variant.preset, recipe, train))
-
-
 def ablations(
     request: AblationRequest,
     where: Where,
@@ -107,16 +77,17 @@ def ablations(
     pool = datasets.load(request.dataset, where.data_root)
     site = open_site(pool, where, workers, tensorboard)
     cells = chosen_cells(pool.name, request.only)
+    fleets = fleets_of(cells, request.splits, pool, site.runs)
     labeled = []
-    for record in run_jobs(ablation_jobs(cells, request.splits, site), site):
-        name = next((cell.variant.name for cell in cells if cell.holds(record)), None)
+    for record in measured_fleets(fleets, site):
+        name = next((cell.variant for cell in cells if is_of(record, cell)), None)
         if name is not None:
             about = {"kind": "ablation", "variant": name, "only": request.only}
             labeled.append(cast(AblationRecord, {**record, **about}))
     return labeled
 
 
-def chosen_cells(dataset: str, only: str) -> list[AblationCell]:
+def chosen_cells(dataset: str, only: str) -> list[PlannedCell]:
     """The cells of the variants whose names contain `only`, and those they are compared with."""
     variants = PHOTO_VARIANTS if dataset in (presets.MINI, presets.TIERED) else VARIANTS
     chosen = [variant for variant in variants if only in variant.name]
@@ -131,18 +102,24 @@ def chosen_cells(dataset: str, only: str) -> list[AblationCell]:
     ]
 
 
-def ablation_jobs(cells: Sequence[AblationCell], splits: int, site: Site) -> list[Job]:
-    """Tested at the first M of the data set's table. Runs of the same recipe and episode share a fleet;
-    fleets trained for a table are used again."""
-    pool, jobs = site.pool, []
-    test = next(iter(published.table_of(pool.name)[1].tests.values()))
-    for fleet, column in {cell.fleet: cell.column for cell in cells}.items():
-        members: list[Member] = []
-        for cell in (cell for cell in cells if cell.fleet == fleet):
-            own = (Member(cell.variant.model, seed, cell.variant.options) for seed in range(splits))
-            members += [member for member in own if member not in members]
-        config = FleetConfig(pool.name, pool.fingerprint, *fleet, tuple(members))
-        tests = (replace(test, distractors=column),)
-        existing = with_existing(config, site.runs)
-        jobs += [Job(each, None, tests, wanted) for each, wanted in existing]
-    return jobs
+def cell_of(dataset: str, variant: Variant, column: int) -> PlannedCell:
+    """Tested at the first M of the data set's table."""
+    chosen = presets.preset(variant.preset, dataset)
+    recipe = replace(chosen.recipe, **variant.recipe)
+    recipe = recipe.with_updates(UPDATES.get(variant.preset, recipe.updates))
+    train = chosen.episode(chosen.train.shot, column, refines=variant.model != SUPERVISED)
+    train = replace(train, **variant.train)
+    test = next(iter(published.table_of(dataset)[1].tests.values()))
+    tests = [PlannedTest(replace(test, distractors=column))]
+    own = variant.preset, recipe, train, variant.model, variant.options, tests
+    return PlannedCell(*own, variant=variant.name)
+
+
+def is_of(record: Record, cell: PlannedCell) -> bool:
+    return (
+        (record["preset"], record["model"]) == (cell.preset, cell.model)
+        and record["options"] == cell.options
+        and record["recipe"] == cell.recipe.changes()
+        and record["train"] == cell.train.as_dict()
+        and record["distractors"] == cell.tests[0].shape.distractors
+    )

@@ -20,7 +20,7 @@ from semishot.data.splits import all_labeled
 from semishot.errors import InputError
 from semishot.network.protonet import support_labels, take_run
 from semishot.paper import plan, published
-from semishot.paper.reproduce import Site, check_jobs, train_all
+from semishot.paper.reproduce import Site, check_fleets, train_planned
 from semishot.paper.requests import MasksRequest, TableRequest
 from semishot.prototypes import class_prototypes, squared_distances
 from semishot.refine import distractor_cluster, masked_soft_kmeans
@@ -159,8 +159,8 @@ def fleets_with_distractors(request: MasksRequest, site: Site) -> list[Path]:
     wanted = TableRequest(
         *(None, request.preset, request.splits), models=published.TRAINED, updates=request.updates
     )
-    jobs = plan.table_jobs(published.TABLES["table1"], wanted, site.pool, site.runs)
-    jobs = [job for job in jobs if job.config.shape.distractors]
-    check_jobs(jobs, site)
-    train_all(plan.configs_of(jobs), site)
-    return [site.folder(config) for config in plan.configs_of(jobs)]
+    fleets = plan.table_fleets(published.TABLES["table1"], wanted, site.pool, site.runs)
+    fleets = [each for each in fleets if each.config.shape.distractors]
+    check_fleets(fleets, site)
+    train_planned(fleets, site)
+    return [site.folder(each.config) for each in fleets]

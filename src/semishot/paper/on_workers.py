@@ -8,22 +8,20 @@ import shlex
 import shutil
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
 
 from semishot import refine
 from semishot.data.pool import ImagePool
-from semishot.paper.plan import Job, configs_of
+from semishot.paper.plan import PlannedFleet
 from semishot.paper.reproduce import Site, fleet_records, lacking
 from semishot.system import provenance
 from semishot.system.locks import Lock
-from semishot.training.config import FleetConfig
 from semishot.training.examples import images_on
 from semishot.training.fleet_log import Row, fleet_table, row_of
 from semishot.training.loop import Event, TrainingRequest, training
@@ -38,20 +36,28 @@ PROGRESS_SECONDS = 1.0
 NO_IMAGES = np.empty((0, 1, 1, 1), np.uint8)
 
 
-def run_on_workers(open_place: OpenPlace, jobs: list[Job], site: Site) -> list[Job]:
-    """Train and measure what is missing; return the jobs, of which some may have been split."""
+def run_on_workers(
+    open_place: OpenPlace, fleets: Sequence[PlannedFleet], site: Site
+) -> list[PlannedFleet]:
+    """Train and measure what is missing; return the fleets, of which some may have been split."""
     with ExitStack() as locks:
-        table = FleetTasks(site, jobs, locks)
-        unfinished = [config for config in configs_of(jobs) if not table.finished(config)]
+        table = FleetTasks(site, [*fleets], locks)
+        unfinished = [fleet for fleet in fleets if not finished(fleet, site.folder(fleet.config))]
         if unfinished:
             place = open_place(site.pool.images, len(unfinished))
-            tasks = [table.task(config) for config in unfinished]
+            tasks = [table.task(fleet) for fleet in unfinished]
             with fleet_table(table.rows) as shown, closing(run(tasks, place)) as running:
                 for news in running:
                     for task, value in news:
                         table.receive(task, value)
                     shown.tell()
-    return table.jobs
+    return table.fleets
+
+
+def finished(fleet: PlannedFleet, folder: Path) -> bool:
+    """Whether a fleet is trained and measured, with both results on this disk."""
+    known = records_so_far(folder / "result.json")
+    return (folder / MODEL_FILE).exists() and not lacking(known, fleet)
 
 
 @dataclass
@@ -59,63 +65,49 @@ class FleetTasks:
     """The fleets that workers train, as seen by this process."""
 
     site: Site
-    jobs: list[Job]
+    fleets: list[PlannedFleet]
     locks: ExitStack
     """The locks of the fleets' folders, held until all are done."""
     rows: list[Row] = field(default_factory=list)
-    of_task: dict[Task, tuple[FleetConfig, Row]] = field(default_factory=dict)
+    of_task: dict[Task, tuple[PlannedFleet, Row]] = field(default_factory=dict)
 
-    def finished(self, config: FleetConfig) -> bool:
-        """Whether a fleet is trained and measured, with both results on this disk."""
-        folder = self.site.folder(config)
-        known = records_so_far(folder / "result.json")
-        return (folder / MODEL_FILE).exists() and not any(
-            lacking(known, job) for job in self.jobs if job.config == config
-        )
-
-    def task(self, config: FleetConfig) -> Task:
-        row = row_of(config)
-        folder = self.site.folder(config)
+    def task(self, fleet: PlannedFleet) -> Task:
+        row, folder = row_of(fleet.config), self.site.folder(fleet.config)
         self.locks.enter_context(Lock(folder / LOCK_FILE))
         pool, tensorboard = replace(self.site.pool, images=NO_IMAGES), self.site.tensorboard
 
-        def arguments() -> tuple[Any, ...]:
-            jobs = [job for job in self.jobs if job.config == config]
-            seconds, methods = CHECKPOINT_SECONDS, refine.added()
-            work = FleetWork(
-                pool, provenance.command(), jobs, pack(folder), tensorboard, seconds, methods
-            )
+        def arguments() -> tuple[FleetWork]:
+            command, files, methods = provenance.command(), pack(folder), refine.added()
+            work = FleetWork(pool, command, fleet, files, tensorboard, CHECKPOINT_SECONDS, methods)
             return (work,)
 
         size = row.updates * row.images
         task = Task(row.name, size, work_on_fleet, arguments, lambda: self.halves(task))
         self.rows.append(row)
-        self.of_task[task] = config, row
+        self.of_task[task] = fleet, row
         return task
 
     def halves(self, task: Task) -> list[Task]:
         """Two fleets instead of one; they cannot use its checkpoint."""
-        config, row = self.of_task[task]
-        folder, middle = self.site.folder(config), (len(config.members) + 1) // 2
-        if len(config.members) == 1 or (folder / MODEL_FILE).exists():
+        fleet, row = self.of_task[task]
+        members, folder = fleet.config.members, self.site.folder(fleet.config)
+        if len(members) == 1 or (folder / MODEL_FILE).exists():
             return []
         shutil.rmtree(folder, ignore_errors=True)
         self.rows.remove(row)
+        middle = (len(members) + 1) // 2
         parts = [
-            replace(config, members=members)
-            for members in (config.members[:middle], config.members[middle:])
+            PlannedFleet(replace(fleet.config, members=half), half, fleet.tests)
+            for half in (members[:middle], members[middle:])
         ]
-        mine = [job for job in self.jobs if job.config == config]
-        self.jobs = [job for job in self.jobs if job.config != config]
-        self.jobs += [
-            replace(job, config=part, members=part.members) for part in parts for job in mine
-        ]
+        index = self.fleets.index(fleet)
+        self.fleets[index : index + 1] = parts
         return [self.task(part) for part in parts]
 
     def receive(self, task: Task, value: Row | Files) -> None:
-        config, row = self.of_task[task]
+        fleet, row = self.of_task[task]
         if isinstance(value, dict):
-            unpack(value, self.site.folder(config))
+            unpack(value, self.site.folder(fleet.config))
             return
         if row.begun is None or value.done < row.done:  # the first report, or a second attempt
             row.begin(value.skipped)
@@ -131,8 +123,7 @@ class FleetWork:
     """Without its images."""
     command: str
     """What this process runs, for the records."""
-    jobs: list[Job]
-    """The jobs of one fleet."""
+    fleet: PlannedFleet
     files: Files
     """The fleet's folder."""
     tensorboard: bool
@@ -145,7 +136,7 @@ def work_on_fleet(images: Array, device_name: str, work: FleetWork) -> Iterator[
     """In a worker: train and measure a fleet; yields its progress, its checkpoints and its folder."""
     for method in work.methods:
         refine.add(method)
-    config, device = work.jobs[0].config, torch.device(device_name)
+    config, device = work.fleet.config, torch.device(device_name)
     pool = replace(work.pool, images=images)
     provenance.note_command(shlex.split(work.command)[1:])
     with tempfile.TemporaryDirectory(prefix="semishot-") as temporary:
@@ -162,6 +153,6 @@ def work_on_fleet(images: Array, device_name: str, work: FleetWork) -> Iterator[
                 yield pack(folder)
         yield replace(row, testing=True)
         yield pack(folder)  # the trained fleet is saved before it is measured
-        fleet_records(work.jobs, pool, folder, device)
+        fleet_records(work.fleet, pool, folder, device)
         yield replace(row)
         yield pack(folder)

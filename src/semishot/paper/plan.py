@@ -3,6 +3,7 @@
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from semishot.training.config import (
     SUPERVISED,
     FleetConfig,
     Member,
+    Recipe,
     read_config,
 )
 from semishot.training.requests import FleetRequest
@@ -25,87 +27,99 @@ from semishot.training.run_folder import MODEL_FILE
 
 
 @dataclass(frozen=True)
-class Job:
-    """A fleet to train, and a row of the table to measure on it at some test shapes."""
-
-    config: FleetConfig
-    row: str | None
+class PlannedTest:
+    shape: EpisodeShape
+    row: str | None = None
     """The model to evaluate as: None is the trained method itself."""
-    tests: tuple[EpisodeShape, ...]
-    members: tuple[Member, ...]
-    """The runs whose records are wanted; a fleet found on disk may hold others too."""
     at_test: AtTest = field(default_factory=dict)
-    """How they refine, if not as in training."""
+    """How it refines, if not as in training."""
 
 
-def table_jobs(
+@dataclass(frozen=True)
+class PlannedCell:
+    """A method trained in some way, and what it is tested on: a cell of a table, or several."""
+
+    preset: str
+    recipe: Recipe
+    train: EpisodeShape
+    model: str
+    options: Mapping[str, Any]
+    tests: Sequence[PlannedTest]
+    alone: bool = False
+    """Whether the method has a fleet of its own."""
+    variant: str = ""
+    """The name of what an ablation changes."""
+
+
+@dataclass(frozen=True)
+class PlannedFleet:
+    config: FleetConfig
+    wanted: Sequence[Member]
+    """The runs whose records are wanted; a fleet found on disk may hold others too."""
+    tests: Sequence[PlannedTest]
+
+
+def fleets_of(
+    cells: Iterable[PlannedCell],
+    splits: int,
+    pool: ImagePool,
+    runs: Path,
+    fleet_size: int | None = None,
+) -> list[PlannedFleet]:
+    """Cells of one preset, recipe and training episode share a fleet; those below `runs` are used again."""
+    groups: dict[tuple[object, ...], list[PlannedCell]] = {}
+    for cell in cells:
+        key = cell.preset, cell.recipe, cell.train, cell.alone and cell.model
+        groups.setdefault(key, []).append(cell)
+    fleets = []
+    for own in groups.values():
+        members, tests = list[Member](), list[PlannedTest]()
+        for cell in own:
+            if not any((m.model, m.options) == (cell.model, cell.options) for m in members):
+                members += [Member(cell.model, seed, cell.options) for seed in range(splits)]
+            tests += [test for test in cell.tests if test not in tests]
+        settings = own[0].preset, own[0].recipe, own[0].train
+        config = FleetConfig(pool.name, pool.fingerprint, *settings, tuple(members))
+        existing = with_existing(config, runs, fleet_size)
+        fleets += [PlannedFleet(each, wanted, tests) for each, wanted in existing]
+    return fleets
+
+
+def table_fleets(
     table: published.PaperTable, request: TableRequest, pool: ImagePool, runs: Path
-) -> list[Job]:
+) -> list[PlannedFleet]:
     """For each shot the supervised fleet, and for each column one fleet of all methods. A method outside the
     package has a fleet of its own, and so has one with settings of its own at test."""
     chosen = presets.preset(request.preset, pool.name)
-    recipe = chosen.recipe.with_updates(request.updates)
     options = parsed(request.options)
+    recipe = chosen.recipe.with_updates(request.updates)
     rows = chosen_rows(request.models or chosen.models, options)
-    methods = [row for row in rows if row not in (SUPERVISED, SEMI_SUPERVISED_INFERENCE)]
-    # the user's own: the others can be read without their code
-    apart = [name for name in methods if ":" in name or (name, 0) in chosen.at_test]
-    together = [name for name in methods if name not in apart]
-    groups = [*([together] if together else []), *([name] for name in apart)]
     if unknown := [shot for shot in request.shots if shot not in table.shots]:
         known = ", ".join(map(str, table.shots))
         raise InputError(f"--shots {unknown[0]} is not in this table: choose from {known}")
-    jobs = []
+    cells = []
     for shot in [shot for shot in table.shots if shot in (request.shots or table.shots)]:
-        tests = {
-            h: tuple(replace(t, shot=shot, distractors=h) for t in table.tests.values())
-            for h in published.DISTRACTORS
-        }
-        columns = [tests] if chosen.one_training else [{h: tests[h]} for h in tests]
-        fleets = [
-            (chosen.episode(shot, max(column)), methods, column)
-            for methods in groups
-            for column in columns
-        ]
-        if len(methods) < len(rows):
-            fleets.insert(0, (chosen.episode(shot, 0, refines=False), [SUPERVISED], tests))
-        for shape, trained, column in fleets:
-            runs_of = [
-                Member(model, seed, {} if model == SUPERVISED else options)
-                for model in trained
-                for seed in range(request.splits)
-            ]
-            of_all = pool.name, pool.fingerprint, request.preset, recipe, shape
-            shared = FleetConfig(*of_all, tuple(runs_of))
-            for config, members in with_existing(shared, runs, request.fleet_size):
-                jobs += row_jobs(config, members, column, rows, chosen.at_test)
-    return jobs
-
-
-Tests = Mapping[int, tuple[EpisodeShape, ...]]
-"""By distractor classes: the test episode at each number of unlabeled images."""
-
-
-def row_jobs(
-    config: FleetConfig,
-    members: tuple[Member, ...],
-    tests: Tests,
-    rows: Sequence[str],
-    at_test: Mapping[tuple[str, int], AtTest],
-) -> list[Job]:
-    """What a table measures on a trained fleet."""
-    model = config.members[0].model  # one that has settings of its own at test is alone
-    if model != SUPERVISED:
-        return [
-            Job(config, None, shapes, members, at_test.get((model, h), {}))
-            for h, shapes in tests.items()
-        ]
-    everywhere = tuple(shape for shapes in tests.values() for shape in shapes)
-    both = {  # the supervised model ignores unlabeled images: distractors change nothing
-        SUPERVISED: Job(config, None, tests[0], members),
-        SEMI_SUPERVISED_INFERENCE: Job(config, SEMI_SUPERVISED_INFERENCE, everywhere, members),
-    }
-    return [job for row, job in both.items() if row in rows]
+        tests: dict[tuple[str, EpisodeShape], list[PlannedTest]] = {}
+        for row, h in product(rows, published.DISTRACTORS):
+            if row == SUPERVISED and h:
+                continue  # it ignores unlabeled images: distractors change nothing
+            inference = row == SEMI_SUPERVISED_INFERENCE
+            model = SUPERVISED if inference else row
+            train = chosen.episode(shot, h, refines=model != SUPERVISED)
+            tests.setdefault((model, train), []).extend(
+                PlannedTest(
+                    replace(test, shot=shot, distractors=h),
+                    row if inference else None,
+                    chosen.at_test.get((row, h), {}),
+                )
+                for test in table.tests.values()
+            )
+        for (model, train), own in tests.items():
+            # the user's own: the others can be read without their code
+            alone = ":" in model or (model, 0) in chosen.at_test
+            changed = {} if model == SUPERVISED else options
+            cells.append(PlannedCell(request.preset, recipe, train, model, changed, own, alone))
+    return fleets_of(cells, request.splits, pool, runs, request.fleet_size)
 
 
 def chosen_rows(wanted: Sequence[str], options: Mapping[str, Any] | None = None) -> list[str]:
@@ -186,10 +200,6 @@ def parsed(options: Mapping[str, str] | None) -> dict[str, Any]:
             problem = f"option {name}: {text!r} is neither a number nor true or false"
             raise InputError(problem) from error
     return values
-
-
-def configs_of(jobs: Iterable[Job]) -> list[FleetConfig]:
-    return list({job.config.name: job.config for job in jobs}.values())
 
 
 def run_folder(runs: Path, config: FleetConfig) -> Path:

@@ -8,19 +8,19 @@ from pathlib import Path
 import torch
 
 from semishot import datasets, refine
-from semishot.data.episodes import EpisodeShape, check_enough
+from semishot.data.episodes import check_enough
 from semishot.data.pool import ImagePool
 from semishot.data.splits import all_labeled
 from semishot.errors import InputError, counted
 from semishot.paper import published
 from semishot.paper.plan import (
-    Job,
+    PlannedFleet,
+    PlannedTest,
     chosen_rows,
-    configs_of,
     fleet_config,
     parsed,
     run_folder,
-    table_jobs,
+    table_fleets,
 )
 from semishot.paper.requests import TableRequest
 from semishot.system.devices import pick_device
@@ -73,11 +73,7 @@ def train_fleet(
     folder, device = out or run_folder(where.runs, config), pick_device(where.device)
     if tensorboard:
         announce(folder)
-    row = row_of(config)
-    with fleet_table([row]) as shown:
-        training_request = TrainingRequest(config, pool, folder, device, tensorboard=tensorboard)
-        for _ in training(training_request, images_on(pool, device), row):
-            shown.tell()
+    train_all([TrainingRequest(config, pool, folder, device, tensorboard=tensorboard)])
     return folder
 
 
@@ -97,7 +93,7 @@ def table(
             f"the paper's: prepare the rest, or pass --partial to measure it as it is"
         )
     site = open_site(pool, where, workers, tensorboard)
-    return run_jobs(requested_jobs(name, request, site), site)
+    return measured_fleets(requested_fleets(name, request, site), site)
 
 
 def open_site(pool: ImagePool, where: Where, workers: Workers, tensorboard: bool) -> Site:
@@ -109,131 +105,134 @@ def open_site(pool: ImagePool, where: Where, workers: Workers, tensorboard: bool
     return Site(pool, where.runs, device, tensorboard, open_place)
 
 
-def requested_jobs(name: str, request: TableRequest, site: Site) -> list[Job]:
-    """The jobs of a table; if nothing may be trained, only those that earlier runs have finished."""
+def requested_fleets(name: str, request: TableRequest, site: Site) -> list[PlannedFleet]:
+    """The fleets of a table; if nothing may be trained, only those that earlier runs have finished."""
     dataset = site.pool.name
-    jobs = table_jobs(published.table(name, dataset), request, site.pool, site.runs)
+    fleets = table_fleets(published.table(name, dataset), request, site.pool, site.runs)
     if request.finished:
-        jobs = [job for job in jobs if (site.folder(job.config) / MODEL_FILE).exists()]
-    if not jobs:
+        fleets = [each for each in fleets if (site.folder(each.config) / MODEL_FILE).exists()]
+    if not fleets:
         raise InputError(
             f"nothing of {name} is finished below {site.runs}; drop --finished to train"
         )
-    recipe = jobs[0].config.recipe
+    recipe = fleets[0].config.recipe
     print(
         f"{dataset}: {counted(request.splits, 'split')}, {counted(recipe.updates, 'update')}, "
         f"{counted(recipe.filters, 'filter')}, preset {request.preset}",
         file=sys.stderr,
     )
-    return jobs
+    return fleets
 
 
-def run_jobs(jobs: list[Job], site: Site) -> list[Record]:
-    """Train and evaluate what is missing; return every record of these jobs."""
-    check_jobs(jobs, site)
+def measured_fleets(fleets: Sequence[PlannedFleet], site: Site) -> list[Record]:
+    """Train and evaluate what is missing; return every record of these fleets."""
+    check_fleets(fleets, site)
     if site.tensorboard:
         announce(site.runs)
     if site.open_place is None:
-        train_all(configs_of(jobs), site)
+        train_planned(fleets, site)
     else:
         from semishot.paper.on_workers import run_on_workers  # it imports this module
 
-        jobs = run_on_workers(site.open_place, jobs, site)
+        fleets = run_on_workers(site.open_place, fleets, site)
     records: list[Record] = []
-    for config in configs_of(jobs):
-        own = [job for job in jobs if job.config == config]
-        records += fleet_records(own, site.pool, site.folder(config), site.device)
+    for each in fleets:
+        records += fleet_records(each, site.pool, site.folder(each.config), site.device)
     return records
 
 
-def check_jobs(jobs: Iterable[Job], site: Site) -> None:
+def check_fleets(fleets: Iterable[PlannedFleet], site: Site) -> None:
     """Raise errors before the work begins."""
     test_images = all_labeled(site.pool.of_split("test"))
-    for job in jobs:
-        check_enough(test_images, *job.tests, advice=FIXED)
-        check_fleet(job.config, site.pool, site.folder(job.config), FIXED)
+    for each in fleets:
+        check_enough(test_images, *(test.shape for test in each.tests), advice=FIXED)
+        check_fleet(each.config, site.pool, site.folder(each.config), FIXED)
 
 
-def train_all(configs: list[FleetConfig], site: Site, side_by_side: int | None = None) -> None:
-    """Train the fleets, a few at a time, each a chunk of updates in turn; on a GPU, all at once."""
-    pool, rows = site.pool, [row_of(config) for config in configs]
-    together = side_by_side or (len(configs) if site.device.type == "cuda" else 1)
+def train_planned(
+    fleets: Sequence[PlannedFleet], site: Site, side_by_side: int | None = None
+) -> None:
+    """Train the fleets that are not trained, a few at a time; on a GPU, all at once."""
+    requests = [
+        TrainingRequest(
+            *(each.config, site.pool, site.folder(each.config), site.device),
+            tensorboard=site.tensorboard,
+            classifiers=site.runs / site.pool.name / CLASSIFIERS,
+        )
+        for each in fleets
+    ]
+    together = len(fleets) if site.device.type == "cuda" else 1
+    train_all(requests, side_by_side or together)
+
+
+def train_all(requests: Sequence[TrainingRequest], side_by_side: int = 1) -> None:
+    """Train fleets on the same images, a few at a time, each a chunk of updates in turn."""
+    rows = [row_of(request.config) for request in requests]
     with fleet_table(rows) as shown:
-        images = images_on(pool, site.device)
-        waiting = [
-            training(
-                TrainingRequest(
-                    *(config, pool, site.folder(config), site.device),
-                    tensorboard=site.tensorboard,
-                    classifiers=site.runs / pool.name / CLASSIFIERS,
-                ),
-                images,
-                row,
-            )
-            for config, row in zip(configs, rows, strict=True)
-        ]
+        images = images_on(requests[0].pool, requests[0].device)
+        both = zip(requests, rows, strict=True)
+        waiting = [training(request, images, row) for request, row in both]
         active: list[Iterator[Event]] = []
         while active or waiting:
-            while waiting and len(active) < together:
+            while waiting and len(active) < side_by_side:
                 active.append(waiting.pop(0))
             active = [fleet for fleet in active if next(fleet, DONE) is not DONE]
             shown.tell()
 
 
 def fleet_records(
-    jobs: Sequence[Job], pool: ImagePool, folder: Path, device: torch.device
+    fleet: PlannedFleet, pool: ImagePool, folder: Path, device: torch.device
 ) -> list[Record]:
     """The records of one trained fleet, read from its `result.json` if they are there."""
-    path = folder / "result.json"
+    path, config = folder / "result.json", fleet.config
     known = records_so_far(path)
-    if any(lacking(known, job) for job in jobs):
+    if lacking(known, fleet):
         with Lock(folder / LOCK_FILE):
             known = records_so_far(path)  # another process may have measured them meanwhile
-            if missing := [(job, test) for job in jobs for test in lacking(known, job)]:
+            if missing := lacking(known, fleet):
                 known += measure(missing, pool, folder, device)
                 write_json(path, known)
     return [
         record
-        for job in jobs
-        for test in job.tests
-        for record, member in zip(matching(known, job, test), job.config.members, strict=True)
-        if member in job.members
+        for test in fleet.tests
+        for record, member in zip(matching(known, config, test), config.members, strict=True)
+        if member in fleet.wanted
     ]
 
 
 def measure(
-    tests: Sequence[tuple[Job, EpisodeShape]], pool: ImagePool, folder: Path, device: torch.device
+    tests: Sequence[PlannedTest], pool: ImagePool, folder: Path, device: torch.device
 ) -> Sequence[Record]:
-    """The records of rows at test shapes."""
-    config, fleet = load_model(folder, device)
+    """The records of all runs of a trained fleet."""
+    config, trained = load_model(folder, device)
     wanted = []
-    for job, shape in tests:
-        model = fleet
-        if job.row == SEMI_SUPERVISED_INFERENCE:
+    for test in tests:
+        model = trained
+        if test.row == SEMI_SUPERVISED_INFERENCE:
             model = model.refined_by(refine.build("soft_kmeans"))
-        if job.at_test:
+        if test.at_test:
             runs, method = len(config.members), config.members[0].model
-            options = {name: value for name, value in job.at_test.items() if name != "steps"}
+            options = {name: value for name, value in test.at_test.items() if name != "steps"}
             refiner = refine.build(method, runs=runs, **options)
-            model = model.refined_by(refiner.to(device), int(job.at_test["steps"]))
-        wanted.append(FleetTest(model, shape, job.row, job.at_test))
+            model = model.refined_by(refiner.to(device), int(test.at_test["steps"]))
+        wanted.append(FleetTest(model, test.shape, test.row, test.at_test))
     return measured(wanted, config, pool, folder)
 
 
-def lacking(known: Sequence[Record], job: Job) -> list[EpisodeShape]:
-    """The test shapes that a job asks for and no record has."""
-    return [test for test in job.tests if not matching(known, job, test)]
+def lacking(known: Sequence[Record], fleet: PlannedFleet) -> list[PlannedTest]:
+    """The tests that a fleet needs and that have no records."""
+    return [test for test in fleet.tests if not matching(known, fleet.config, test)]
 
 
-def matching(known: Sequence[Record], job: Job, test: EpisodeShape) -> list[Record]:
-    """The records of a job at one test shape; none if they are not complete."""
-    inference, shape = SEMI_SUPERVISED_INFERENCE, vars(test).items()
+def matching(known: Sequence[Record], config: FleetConfig, test: PlannedTest) -> list[Record]:
+    """The records of a fleet at one test; none if they are not complete."""
+    inference, shape = SEMI_SUPERVISED_INFERENCE, vars(test.shape).items()
     rows = [
         record
         for record in known
-        if (record["model"] == inference) == (job.row == inference)
+        if (record["model"] == inference) == (test.row == inference)
         and record["episodes"] == EPISODES
-        and record.get("at_test", {}) == job.at_test
+        and record.get("at_test", {}) == test.at_test
         and all(record.get(key, False) == value for key, value in shape)
     ]
-    return rows if len(rows) == len(job.config.members) else []
+    return rows if len(rows) == len(config.members) else []
