@@ -257,7 +257,7 @@ def test_chunks_that_bring_their_images_train_as_from_a_pool_on_the_device():
         for chosen in places:
             needed, within = chosen.unique(return_inverse=True)
             own = pool[needed].pin_memory() if brought else None
-            chunks.append(Chunk(within if brought else chosen, None, [1e-3] * 4, own))
+            chunks.append(Chunk(within if brought else chosen, None, [1e-3] * 4, pixels=own))
         resident = None if brought else pool.to(CUDA)
         run = captured_chunk(model, build_optimizer(recipe, model), resident, shape, chunks[0])
         losses = [run(chunk)().clone() for chunk in chunks]

