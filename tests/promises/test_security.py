@@ -23,9 +23,10 @@ from semishot.datasets import tiered_imagenet
 from semishot.errors import InputError
 from semishot.sorter.encoders.image_encoder import load_encoder
 from semishot.sorter.moving import move_files
-from semishot.sorter.page import PilePage, write_page
-from semishot.sorter.page_images import PageImages
+from semishot.sorter.page import write_page
 from semishot.training.loop import load_state, save_state
+from sorter.test_page import fitted
+from sorter.test_summary import summary
 from support.own_images import draw, folders
 
 TESTS = Path(__file__).parents[1]
@@ -181,8 +182,7 @@ def test_code_in_a_checkpoint_does_not_run(tmp_path):
 
 
 def test_the_page_of_a_pile_allows_its_own_style_and_script_and_nothing_else(tmp_path):
-    images = PageImages(tmp_path, {}, lambda digest: None, {})
-    write_page(tmp_path / "page.html", PilePage([], {}, [], images, {}))
+    write_page(tmp_path / "page.html", fitted([]), [], summary(), {})
     page = (tmp_path / "page.html").read_text("utf-8")
     for tag, rule in (("style", "style-src"), ("script", "script-src")):
         (content,) = re.findall(rf"<{tag}>(.*?)</{tag}>", page, re.DOTALL)

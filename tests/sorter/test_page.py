@@ -14,10 +14,12 @@ import pytest
 from PIL import Image
 
 from semishot.data.thumbnails import thumbnail
+from semishot.sorter.embedding import Rows
+from semishot.sorter.learning import FittedPile
 from semishot.sorter.listing import Item
-from semishot.sorter.page import MOST_DRAWN, MOST_IMAGES, PilePage, write_page
-from semishot.sorter.page_images import PageImages
+from semishot.sorter.page import MOST_DRAWN, MOST_IMAGES, write_page
 from semishot.sorter.predictions import Prediction
+from sorter.test_summary import summary
 from support.commands import printed
 from support.own_images import draw, folders, save
 
@@ -32,16 +34,14 @@ def picture(seed: int, side: int = 90) -> bytes:
     return thumbnail(Image.fromarray(pixels).resize((side, side)))
 
 
-def no_files(pictures: Callable[[bytes], bytes] = lambda name: b"") -> PageImages:
-    """Images that have thumbnails, by their names, and no files."""
-    return PageImages(Path("out"), Names(), pictures, {})
-
-
-class Names(dict):
-    """In place of digests."""
-
-    def get(self, item: Item) -> bytes:
-        return item.shown.encode(errors="replace")
+def fitted(
+    predictions, labeled=(), thumbnails: Callable[[bytes], bytes] | None = None
+) -> FittedPile:
+    """Images without files; their names are their digests, of which there may be thumbnails."""
+    items = [*labeled, *(prediction.item for prediction in predictions)]
+    digests = [item.shown.encode(errors="replace") for item in items]
+    rows = Rows(np.empty((0, 0)), items, digests, thumbnail=thumbnails or (lambda digest: b""))
+    return FittedPile(rows, None, None, None, predictions, [])
 
 
 def predicted(path: str, *words, stranger: bool) -> Prediction:
@@ -70,14 +70,15 @@ def sort_pile(count: int, classes: list[str] = CLASSES) -> list[Prediction]:
 def page(tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("sorted")
     images = sort_pile(300)
-    images[0] = predicted(f"{HOSTILE}\r\n\udcff.jpg", HOSTILE, 0.4, "ant", 0.1, stranger=False)
-    labeled = {name: [Item(f"{name}/1"), Item(f"{name}/2")] for name in CLASSES}
-    labeled["no image of this"] = [Item("another")]
+    hostile = f"{HOSTILE}\r\n\udcff.jpg", CLASSES[2], 0.4, "ant", 0.1
+    images[0] = predicted(*hostile, stranger=False)
+    labeled = [Item(f"{name}/{n}", name) for name in CLASSES for n in (1, 2)]
+    labeled.append(Item("another", "no image of this"))
     asked = [0, 1, 2, 3, 4, 5, 7, 8, 9, 10]
-    summary = {"encoder": "photos", "message": HOSTILE}
+    about = summary(accepted=dict.fromkeys([*CLASSES, "no image of this"], 1), notes=[HOSTILE])
     path = folder / "report.html"
-    shown = no_files(lambda name: b"" if name.startswith(b"<") else picture(len(name)))
-    write_page(path, PilePage(images, labeled, asked, shown, summary))
+    small = lambda name: b"" if name.startswith(b"<") else picture(len(name))  # noqa: E731
+    write_page(path, fitted(images, labeled, small), asked, about, {})
     return path
 
 
@@ -91,21 +92,20 @@ def pile_in(page: Path) -> dict:
 
 def test_groups_hold_their_images_the_most_certain_first_strangers_apart(page):
     pile, images = pile_in(page), sort_pile(300)
-    for group, name in enumerate(CLASSES[:2]):
+    for group, name in enumerate(CLASSES[:2], 1):
         own = [i for i in images if i.label == name and i != images[0]]
         expected = [i.item.shown for i in sorted(own, key=lambda i: -i.sure)]
         assert [tile[0] for tile in pile["groups"][group]] == expected
     far = sorted((i for i in images if i.stranger), key=lambda i: -i.stranger_probability)
     assert [tile[0] for tile in pile["groups"][-1]] == [i.item.shown for i in far]
-    assert sum(map(len, pile["groups"])) == 300
-    assert len(pile["next"]) == 10
+    assert [len(pile["groups"][0]), sum(map(len, pile["groups"]))] == [10, 310]
     assert "No image of the pile." in page.read_text("utf-8")
 
 
 def test_a_huge_pile_makes_a_page_of_its_least_sure_images_and_few_are_read(tmp_path):
     """Many classes, long names and large pictures too; what is left out is said."""
     asked: list[bytes] = []
-    noise = np.random.default_rng(0).integers(0, 256, 9000, np.uint8).tobytes()
+    noise = np.random.default_rng(0).integers(0, 256, 4000, np.uint8).tobytes()
 
     def large(name: bytes) -> bytes:
         asked.append(name)
@@ -113,10 +113,10 @@ def test_a_huge_pile_makes_a_page_of_its_least_sure_images_and_few_are_read(tmp_
 
     for count, classes in ((110_000, CLASSES), (20_000, [f"{i}" * 40 for i in range(2000)])):
         images = sort_pile(count, classes)
-        labeled = {name: [Item(f"{name}/{n}") for n in range(9)] for name in classes}
+        labeled = [Item(f"{name}/{n}", name) for name in classes for n in range(9)]
         asked.clear()
-        content = (images, labeled, list(range(10)), no_files(large), {"a": "b" * 9999})
-        write_page(tmp_path / "page.html", PilePage(*content))
+        about = summary(accepted=dict.fromkeys(classes, 1))
+        write_page(tmp_path / "page.html", fitted(images, labeled, large), [], about, {})
         assert len(asked) <= MOST_DRAWN
         text = (tmp_path / "page.html").read_text("utf-8")
         shown = sum(map(len, pile_in(tmp_path / "page.html")["groups"]))
@@ -170,8 +170,8 @@ def wait_until(true: Callable[[], bool]) -> None:
         time.sleep(0.02)
 
 
-FIELDS = """Object.fromEntries([...document.querySelectorAll("#details [data-of]")].map(
-  (field) => [field.dataset.of, field.textContent]))"""
+FIELDS = """Object.fromEntries([...document.querySelectorAll("#details dl div")].map(
+  (row) => [...row.children].map((cell) => cell.textContent)))"""
 OPEN = "document.getElementById('details').open"
 
 
@@ -189,12 +189,16 @@ def test_details_open_by_keyboard_step_to_the_neighbors_and_give_the_focus_back(
     browser.press("ArrowLeft")  # at the end nothing happens
     browser.press("ArrowRight")
     fields = browser.run(FIELDS)
-    assert fields["path"] == second.item.shown
-    assert fields["label"] == "bee"
     shares = (second.sure, second.stranger_probability, second.probability)
-    names = ("sure", "stranger", "conditional")
-    assert [fields[name] for name in names] == [f"{round(100 * s)}\u202f%" for s in shares]
-    assert fields["nearest"] == ""  # it is the label
+    belongs, stranger, conditional = (f"{round(100 * share)}\u202f%" for share in shares)
+    assert fields == {  # without the nearest class: it is the label
+        "File": second.item.shown,
+        "Label": "bee",
+        "Belongs to it": belongs,
+        "Is a stranger": stranger,
+        "Class, if no stranger": conditional,
+        "Runner-up": second.runner_up.replace("\n\u202e", "\\n\\u202e"),
+    }
     browser.press("Escape")
     assert not browser.run(OPEN)
     focused = "document.activeElement.dataset.path"
@@ -207,8 +211,8 @@ def test_details_of_a_hostile_name_are_text_and_a_click_beside_closes(browser, p
     wait_until(lambda: browser.run("document.querySelectorAll('.tile').length") == 310)
     browser.run("document.querySelector('#next .tile').click()")
     fields = browser.run(FIELDS)
-    assert fields["path"] == f"{HOSTILE}\\r\\n\\udcff.jpg"
-    assert fields["label"] == HOSTILE
+    assert fields["File"] == f"{HOSTILE}\\r\\n\\udcff.jpg"
+    assert fields["Label"].startswith(HOSTILE)
     assert browser.run("document.title") == "Sorted images"
     assert (
         browser.run("getComputedStyle(document.querySelector('#details > img')).display") == "none"
@@ -221,10 +225,9 @@ def test_details_of_a_hostile_name_are_text_and_a_click_beside_closes(browser, p
 def test_no_tile_shows_a_percentage_that_ignores_strangers(browser, tmp_path):
     sure = predicted("a.jpg", "ant", 0.999, "bee", 0.8, stranger=False)  # 40 % a stranger
     apart = predicted("b.jpg", "ant", 0.999, "bee", 0.87, stranger=True)
-    lines = "About 7 (3 to 9) of the pile belong to none of the classes."
-    page = PilePage([sure, apart], {"ant": []}, [], no_files(), {}, strangers=lines)
-    write_page(tmp_path / "page.html", page)
-    assert f"<p>{lines}</p>" in (tmp_path / "page.html").read_text("utf-8")
+    about = summary(accepted={"ant": 1})
+    write_page(tmp_path / "page.html", fitted([sure, apart]), [], about, {})
+    assert f"<p>{about.likely()}</p>" in (tmp_path / "page.html").read_text("utf-8")
     browser.open(tmp_path / "page.html")
     wait_until(lambda: browser.run("document.querySelectorAll('.tile').length") == 2)
     captions = browser.run(

@@ -25,7 +25,6 @@ from semishot.sorter.audit import audit_event
 from semishot.sorter.label_events import ConflictError, read_event
 from semishot.sorter.labels import LostDatabaseError
 from semishot.sorter.moving.move_files import undo
-from semishot.sorter.page_images import LOOK
 from semishot.sorter.requests import How
 from semishot.system.files import own_text
 from semishot.system.structs import decode, from_json
@@ -36,7 +35,7 @@ SCRIPTS = sorted(path.name for path in FOLDER.glob("*.js"))
 PAGE = {
     "/": (FOLDER / "page.html", "text/html"),
     "/page.css": (FOLDER / "page.css", "text/css"),
-    "/look.css": (LOOK, "text/css"),
+    "/look.css": (Path("sorter/look.css"), "text/css"),
     **{f"/{name}": (FOLDER / name, "text/javascript") for name in SCRIPTS},
 }
 MOST_BODY = 8 * 2**20

@@ -7,10 +7,11 @@ wrong, so the bound also holds for the pile as it is now. Bounds for classes hol
 """
 
 import secrets
-from collections.abc import Iterator, Mapping
+from collections import defaultdict
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import asdict, dataclass, field
-from itertools import islice
+from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
@@ -21,21 +22,16 @@ from semishot.sorter.label_events import (
     BeginAudit,
     BegunAudit,
     GiveAnswers,
+    LabelEvent,
     LabelState,
     RuleOut,
 )
-from semishot.sorter.label_tables import is_predictions, label_in, read_table, written_path
+from semishot.sorter.label_tables import label_in, read_table, written_path
 from semishot.sorter.labels import DATABASE, LabelStore, open_store
 from semishot.sorter.listing import STRANGER
 from semishot.sorter.moving.move_files import LOCK
 from semishot.sorter.out_folder import AUDIT, PREDICTIONS, RESULT
-from semishot.sorter.predictions import (
-    CORRECT,
-    DECISION,
-    LABELED,
-    csv_table,
-    write_text,
-)
+from semishot.sorter.predictions import CORRECT, DECISION, LABELED, csv_table, write_text
 from semishot.system.files import read_json, real_place, write_json
 from semishot.system.locks import Lock
 
@@ -93,9 +89,9 @@ class AuditResult:
 
     def lines(self) -> list[str]:
         kinds = [
-            f"  {printable(name)}: at least {_percent(one.right_at_least / one.decisions)} of "
-            f"{one.decisions:,} were decided right; {one.looked_at:,} looked at, {one.wrong:,} wrong"
-            for name, one in self.kinds.items()
+            f"  {printable(name)}: at least {_percent(kind.right_at_least / kind.decisions)} of "
+            f"{kind.decisions:,} were decided right; {kind.looked_at:,} looked at, {kind.wrong:,} wrong"
+            for name, kind in self.kinds.items()
         ]
         return [self.line(), *kinds]
 
@@ -112,32 +108,28 @@ def _percent(share: float) -> str:
 def audit_event(decisions: Mapping[int, int]) -> BeginAudit:
     """The event that begins an audit of these decisions: image -> class, or NONE."""
     seed = secrets.randbelow(2**31 - 1) + 1
-    return BeginAudit(seed, list(_by_value(decisions).items()))
+    return BeginAudit(seed, [(value, [image]) for image, value in decisions.items()])
 
 
-def _by_value(decisions: Mapping[int, int]) -> dict[int, list[int]]:
-    of_value = dict[int, list[int]]()
-    for image, value in decisions.items():
-        of_value.setdefault(value, []).append(image)
-    return of_value
-
-
-def judged(state: LabelState, audit: BegunAudit, image: int) -> bool | None:
-    """Whether the decision of the audit's beginning was right, as far as the user has said so.
+def judged(state: LabelState) -> dict[int, bool | None]:
+    """The images of the audit in its order, and whether the decision was right, if the user has said so.
 
     Answering with the decision says right. Another answer, or `not` this class, says wrong.
     """
-    decision = audit.decisions[image]
-    if (answer := state.answers.get(image)) is not None:
-        return answer == decision
-    return False if decision in state.excluded.get(image, ()) else None
+    if (audit := state.audit) is None:
+        return {}
+    verdicts = dict[int, bool | None]()
+    for image in audit_order([*audit.decisions], audit.seed).tolist():
+        decision, answer = audit.decisions[image], state.answers.get(image)
+        verdicts[image] = None if answer is None else answer == decision
+        if answer is None and decision in state.excluded.get(image, ()):
+            verdicts[image] = False
+    return verdicts
 
 
-def to_look_at(state: LabelState) -> Iterator[int]:
+def to_look_at(state: LabelState) -> list[int]:
     """The images to judge, in the order of the audit."""
-    if (audit := state.audit) is not None:
-        order = audit_order([*audit.decisions], audit.seed).tolist()
-        yield from (image for image in order if judged(state, audit, image) is None)
+    return [image for image, right in judged(state).items() if right is None]
 
 
 def audit_result(state: LabelState, decisions: Mapping[int, int]) -> AuditResult | None:
@@ -147,44 +139,40 @@ def audit_result(state: LabelState, decisions: Mapping[int, int]) -> AuditResult
     """
     if (audit := state.audit) is None:
         return None
-    verdicts = {image: judged(state, audit, image) for image in audit.decisions}
-    sample = list[int]()
-    for image in audit_order([*audit.decisions], audit.seed).tolist():
-        if verdicts[image] is None:
-            break
-        sample.append(image)
-    wrong = _looked([*verdicts], sample, verdicts)
-    corrected = sum(verdicts[image] is False for image in audit.decisions if image in state.answers)
+    verdicts, of_kind = judged(state), defaultdict[int, list[int]](list)
+    sample = set(takewhile(lambda image: verdicts[image] is not None, verdicts))
+    for image in verdicts:
+        of_kind[audit.decisions[image]].append(image)
+
+    def looked(images: Collection[int]) -> Looked:
+        """What is known of these images beyond the sample counts, too."""
+        known = [verdicts[image] for image in images]
+        seen = [verdicts[image] for image in images if image in sample]
+        wrong = seen.count(False)
+        least = max(len(known) - most_wrong(len(known), len(seen), wrong), known.count(True))
+        return Looked(len(known), len(seen), wrong, min(least, len(known) - known.count(False)))
+
+    whole = looked(verdicts)
+    kinds = {
+        state.name_of(kind): looked(of_kind[kind])
+        for kind in sorted(of_kind, key=lambda kind: (kind == NONE, kind))
+    }
+    corrected = sum(verdicts[image] is False for image in verdicts if image in state.answers)
     changed = sum(
         value != audit.decisions.get(image) and verdicts.get(image) is None
         for image, value in decisions.items()
         if image not in state.answers
     )
-    left = wrong.decisions - wrong.right_at_least - corrected
-    of_value = sorted(_by_value(audit.decisions).items())
-    kinds = {
-        state.classes.get(value, STRANGER): _looked(images, sample, verdicts)
-        for value, images in sorted(of_value, key=lambda pair: pair[0] == NONE)
-    }
+    left = whole.decisions - whole.right_at_least - corrected
     return AuditResult(
         pile=len(decisions),
-        unconfirmed=len(verdicts),
-        looked_at=wrong.looked_at,
-        wrong=wrong.wrong,
+        unconfirmed=whole.decisions,
+        looked_at=whole.looked_at,
+        wrong=whole.wrong,
         changed=changed,
         right_at_least=max(0, len(decisions) - left - changed),
-        kinds={name: one for name, one in kinds.items() if one.looked_at >= ENOUGH},
+        kinds={name: kind for name, kind in kinds.items() if kind.looked_at >= ENOUGH},
     )
-
-
-def _looked(images: list[int], sample: list[int], verdicts: Mapping[int, bool | None]) -> Looked:
-    """The bound for these images; what is known of them beyond the sample counts, too."""
-    among = set(images)
-    own = [verdicts[image] for image in sample if image in among]
-    found = sum(verdict is False for verdict in own)
-    right, not_right = (sum(verdicts[image] is what for image in images) for what in (True, False))
-    least = max(len(images) - most_wrong(len(images), len(own), found), right)
-    return Looked(len(images), len(own), found, min(least, len(images) - not_right))
 
 
 # The command
@@ -195,27 +183,26 @@ def audit(out: Path, images: int = 60, again: bool = False) -> tuple[AuditResult
 
     Returns what it has shown, which is also in OUT/result.json, and the images to judge: path and decision.
     """
+    has_images = (out / DATABASE).exists()
     if not (out / PREDICTIONS).exists():
-        where = (
-            "its page, opened by `semishot label`" if (out / DATABASE).exists() else "`classify`"
-        )
+        where = "its page, opened by `semishot label`" if has_images else "`classify`"
         raise InputError(f"{out} has no {PREDICTIONS}: the audit begins in {where}")
-    if not (out / DATABASE).exists():
+    if not has_images:
         raise InputError(f"{out} was made from features: there are no images to look at")
     with Lock(out / LOCK), closing(open_store(out)) as store:
         decisions, path_of = _decisions(store, out / PREDICTIONS)
         if again or store.state.audit is None:
             store.add(audit_event(decisions))
-        else:
-            _take_in(store, out / AUDIT)
+        elif (out / AUDIT).exists():
+            _take_in(store, store.state.audit, out / AUDIT)
         state = store.state
         result = audit_result(state, decisions)
         assert result is not None
         assert state.audit is not None
-        waiting = (image for image in to_look_at(state) if image in path_of)
+        waiting = [image for image in to_look_at(state) if image in path_of]
         rows = [
-            [path_of[image], state.classes.get(state.audit.decisions[image], STRANGER)]
-            for image in islice(waiting, max(0, images - result.looked_at))
+            [path_of[image], state.name_of(state.audit.decisions[image])]
+            for image in waiting[: max(0, images - result.looked_at)]
         ]
         write_text(out / AUDIT, csv_table(("path", "label", CORRECT), [[*r, ""] for r in rows]))
         before = read_json(out / RESULT) if (out / RESULT).exists() else {}
@@ -223,21 +210,27 @@ def audit(out: Path, images: int = 60, again: bool = False) -> tuple[AuditResult
     return result, rows
 
 
+def _known_rows(
+    store: LabelStore, table: Path, columns: Sequence[str], do: str
+) -> Iterator[tuple[str, dict[str, str], int]]:
+    """The line and the cells of each row whose image is known, and this image."""
+    rows = read_table(table)
+    rows.check(columns, do)
+    for line, row in rows.rows:
+        row["path"] = written_path(row["path"])
+        if (seen := store.files.get(str(real_place(Path(row["path"]))))) is not None:
+            yield f"{table}, line {line}", row, seen.image
+
+
 def _decisions(store: LabelStore, table: Path) -> tuple[dict[int, int], dict[int, str]]:
     """The decision for each image in predictions.csv, and a path of it."""
-    rows = read_table(table)
-    if not is_predictions(rows):
-        raise InputError(f"{table} is not a table of predictions: run classify again")
-    decisions, path_of = dict[int, int](), dict[int, str]()
-    for line, row in rows.rows:
-        name = written_path(row["path"])
-        seen = store.files.get(str(real_place(Path(name))))
-        if row[DECISION] == LABELED or seen is None:
+    decisions, path_of, columns = dict[int, int](), dict[int, str](), ("path", "label", DECISION)
+    for line, row, image in _known_rows(store, table, columns, "run classify again"):
+        if row[DECISION] == LABELED:
             continue
-        value = store.number_of(label := label_in(row["label"]))
-        if value is None:
-            raise InputError(f"{table}, line {line}: no class {label}; run classify again")
-        decisions[seen.image], path_of[seen.image] = value, name
+        if (value := store.number_of(label := label_in(row["label"]))) is None:
+            raise InputError(f"{line}: no class {label}; run classify again")
+        decisions[image], path_of[image] = value, row["path"]
     if not decisions:
         raise InputError(
             f"no image of {table} is known in {DATABASE}: run audit in the folder where classify was run"
@@ -245,29 +238,22 @@ def _decisions(store: LabelStore, table: Path) -> tuple[dict[int, int], dict[int
     return decisions, path_of
 
 
-def _take_in(store: LabelStore, table: Path) -> None:
+def _take_in(store: LabelStore, audit: BegunAudit, table: Path) -> None:
     """What the user has written into audit.csv becomes answers."""
-    audit = store.state.audit
-    if not table.exists() or audit is None:
-        return
-    answers, wrong = dict[int, list[int]](), dict[int, list[int]]()
-    for line, row in read_table(table).rows:
-        written = label_in(row.get(CORRECT, ""))
-        seen = store.files.get(str(real_place(Path(written_path(row["path"])))))
-        if not written or seen is None or seen.image not in audit.decisions:
+    events, do = list[LabelEvent](), "delete it, and run audit again"
+    for line, row, image in _known_rows(store, table, ("path", CORRECT), do):
+        written, decision = label_in(row[CORRECT]), audit.decisions.get(image)
+        if not written or decision is None:
             continue
-        decision = audit.decisions[seen.image]
         value = decision if written.casefold() == RIGHT else store.number_of(written)
         if written.casefold() == WRONG:
-            wrong.setdefault(decision, []).append(seen.image)
-        elif value is None:
-            raise InputError(
-                f"{table}, line {line}: write {RIGHT}, {WRONG}, {STRANGER} or the name of a class into the "
-                f"column {CORRECT}, not {written}"
-            )
+            events.append(RuleOut(decision, [image]))
+        elif value is not None:
+            events.append(GiveAnswers([(value, [image])]))
         else:
-            answers.setdefault(value, []).append(seen.image)
-    if answers:
-        store.add(GiveAnswers(list(answers.items())))
-    for decision, images in wrong.items():
-        store.add(RuleOut(decision, images))
+            raise InputError(
+                f"{line}: write {RIGHT}, {WRONG}, {STRANGER} or the name of a class into the column "
+                f"{CORRECT}, not {written}"
+            )
+    for event in events:
+        store.add(event)

@@ -118,7 +118,7 @@ def _learn(request: ClassifyRequest) -> tuple[Classified, Sorting | None]:
     check_read(request, images.rows)
     with seconds.part("learning"), doing("learning from the labels and the pile"):
         from semishot.sorter.learning import fit_pile
-        from semishot.sorter.page import write_pile_page
+        from semishot.sorter.page import write_page
 
         fitted = fit_pile(images.rows, images.encoder, request.reject, images.names)
     planned, left_alone = plan_pile(request, fitted) if request.apply else (None, [])
@@ -128,7 +128,7 @@ def _learn(request: ClassifyRequest) -> tuple[Classified, Sorting | None]:
         summary = summarize(fitted, images.notes, asked)
     targets = planned.targets() if planned is not None and planned.how == "move" else {}
     with seconds.part("page"):
-        write_pile_page(out / REPORT, fitted, asked, summary, targets)
+        write_page(out / REPORT, fitted, asked, summary, targets)
     write_text(out / PREDICTIONS, as_csv(fitted.predictions, fitted.labeled_items))
     parts = {part: round(taken, 2) for part, taken in seconds.of.items()}
     summary = replace(summary, seconds=round(time.monotonic() - begun, 2), seconds_by_part=parts)

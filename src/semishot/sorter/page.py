@@ -1,23 +1,28 @@
 """A classified pile as one HTML page: every image by class and certainty, and which to label next."""
 
 import json
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+import os
+import re
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import chain, islice, zip_longest
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
+from urllib.parse import quote
 
 from markupsafe import Markup
 
-from semishot.data.decoding import quiet
-from semishot.data.thumbnails import data_uri
-from semishot.errors import counted, printable
+from semishot.data.decoding import opened, quiet
+from semishot.data.thumbnails import data_uri, large_thumbnail, thumbnail
+from semishot.errors import InputError, printable
 from semishot.report.render import PAGE_STYLE, render
-from semishot.sorter.listing import Item
-from semishot.sorter.page_images import LOOK, PageImages
+from semishot.sorter.embedding import ahead, most_threads, read_image
+from semishot.sorter.listing import STRANGER, Item
+from semishot.sorter.out_folder import PICTURES
 from semishot.sorter.predictions import Prediction
 from semishot.sorter.summary import PileSummary
 from semishot.system.files import write_whole
+from semishot.system.progress import track
 
 if TYPE_CHECKING:  # it imports scipy
     from semishot.sorter.learning import FittedPile
@@ -26,148 +31,138 @@ FOLDER = Path(__file__).parent
 MOST_IMAGES, MOST_DRAWN, MOST_EXAMPLES = 100_000, 1200, 6
 """Images on the page; those with a thumbnail in it, while of others it shows the files; labeled examples of a
 class."""
-MOST_PICTURE_BYTES = 5_000_000
-LONGEST, LONGEST_SENTENCE = 160, 2000
-"""The most characters of a name or path that are shown, and of a fact."""
+IN_A_BROWSER = re.compile(r"(?i)\.(jpe?g|jpe|jfif|png|gif|bmp|webp)")
+"""Of other files there are large pictures, named by the content."""
+LARGE_PICTURE = re.compile(r"[0-9a-f]{32}\.jpg")
 
 
-@dataclass(frozen=True)
-class PilePage:
-    """The content of the page."""
-
-    predictions: Sequence[Prediction]
-    labeled: Mapping[str, Sequence[Item]]
-    """Every class in the order of the page, with its first labeled examples."""
-    next_to_label: Sequence[int]
-    """Indices into `predictions`."""
-    images: PageImages
-    about: Mapping[str, str]
-    """The name and text of each fact about the pile, as in {"Encoder": "photos"}."""
-    strangers: str = ""
-    """How many strangers there likely are, how many of them are found, and how many missed."""
-    out: str = "OUT"
-    """The folder that `semishot label` continues from."""
-
-
-@dataclass(frozen=True)
-class PageGroup:
-    """A class, or the strangers."""
+class PageGroup(NamedTuple):
+    """A section of the page: what to label next, a class, or the strangers."""
 
     id: str
     name: str
-    count: int
-    """The number of all its images, shown or not."""
-    left_out: int
-    """The surest ones, of a very large pile."""
-    labeled: Sequence[str]
-    """Data URIs."""
+    predictions: Sequence[Prediction]
+    """The surest first."""
+    left_out: int = 0
+    """The number of still surer ones, of a very large pile."""
+    labeled: Sequence[Item] = ()
 
 
-def write_pile_page(
+def page_groups(
+    fitted: "FittedPile", asked: Sequence[int], names: Iterable[str]
+) -> list[PageGroup]:
+    """The sections; asked: indices of the predictions to label next."""
+    of_label: dict[str, list[Prediction]] = {name: [] for name in [*names, STRANGER]}
+    labeled: dict[str, list[Item]] = {name: [] for name in of_label}
+    for prediction in sorted(fitted.predictions, key=lambda prediction: -prediction.sure):
+        of_label[prediction.label].append(prediction)
+    for item in fitted.labeled_items:
+        labeled[str(item.label)].append(item)
+    groups = [PageGroup("next", "Label these next", [fitted.predictions[n] for n in asked])]
+    share = min(1.0, MOST_IMAGES / max(1, len(fitted.predictions)))
+    for number, (name, own) in enumerate(of_label.items(), 1):
+        heading = ("strangers", "Strangers") if name == STRANGER else (f"group-{number}", name)
+        left_out = len(own) - int(len(own) * share)
+        groups.append(PageGroup(*heading, own[left_out:], left_out, labeled[name][:MOST_EXAMPLES]))
+    return [group for group in groups if group.predictions or group.id.startswith("group")]
+
+
+def write_page(
     path: Path,
     fitted: "FittedPile",
-    next_to_label: Sequence[int],
+    asked: Sequence[int],
     summary: PileSummary,
     targets: Mapping[Path, Path],
 ) -> None:
-    """The page of a classified pile; the images it shows are read again.
+    """The texts, and all images as JSON: the script shows them when they come into view.
 
-    targets: where files are about to be moved to, for the links.
+    targets: where files are about to be moved to.
     """
-    digests = dict(zip(fitted.rows.items, fitted.rows.digests, strict=True))
-    images = PageImages(path.parent, digests, fitted.rows.thumbnail, targets)
-    about = {"Encoder": summary.encoder, "Verdict": " ".join(summary.verdict())}
-    if summary.notes:
-        about["Notes"] = "; ".join(summary.notes)
-    if summary.skipped:
-        about["Skipped"] = f"{counted(summary.skipped, 'file')}; skipped.csv says why"
-    labeled: dict[str, list[Item]] = {name: [] for name in summary.accepted}
-    for item in fitted.labeled_items:
-        if item.label in labeled:
-            labeled[item.label].append(item)
-    strangers = summary.about_strangers()
-    content = (fitted.predictions, labeled, next_to_label, images, about, strangers)
-    with quiet():
-        write_page(path, PilePage(*content, str(path.parent)))
+    out, rows, classes = path.parent, fitted.rows, list(summary.accepted)
+    groups = page_groups(fitted, asked, classes)
+    by_rank = chain.from_iterable(zip_longest(*(group.predictions for group in groups)))
+    tiled = (prediction.item for prediction in by_rank if prediction)
+    drawn = set(islice(chain(*(group.labeled for group in groups), tiled), MOST_DRAWN))
+    digests = {i: d for i, d in zip(rows.items, rows.digests, strict=True) if i in drawn}
+    pictures = defaultdict(lambda: ("", ""), _pictures(out, digests, rows.thumbnail))
+    index = {name: number for number, name in enumerate(classes)}
 
-
-def write_page(path: Path, page: PilePage) -> None:
-    write_whole(path, as_html(page))
-
-
-def as_html(page: PilePage) -> str:
-    """The texts, and all images as JSON: the script shows them when they come into view."""
-    of_class, strangers = _surest_first(page)
-    sections = [
-        (f"group-{n}", readable(name), of_class[name]) for n, name in enumerate(of_class, 1)
-    ]
-    sections += [("strangers", "Strangers", strangers)] if strangers else []
-    asked = [page.predictions[index] for index in page.next_to_label]
-    heads = [page.labeled.get(name, ())[:MOST_EXAMPLES] for name in of_class]
-    by_rank = chain.from_iterable(zip_longest(*(own for _, _, own in sections)))  # the surest first
-    tiled = (p.item for p in chain(asked, filter(None, by_rank)))
-    drawn = list(islice(chain(*heads, tiled), MOST_DRAWN))
-    small, left = dict[Item, str](), MOST_PICTURE_BYTES
-    pictures = page.images.pictures(drawn)
-    for item, picture in pictures.items():
-        left -= len(uri := data_uri(picture.small) if picture.small else "")
-        small[item] = uri if left >= 0 else ""
-    index = {name: number for number, name in enumerate(of_class)}
-    share = min(1.0, MOST_IMAGES / max(1, len(page.predictions)))
-    shown = [own[len(own) - int(len(own) * share) :] for _, _, own in sections]
-
-    def tiles(predictions: Sequence[Prediction]) -> list[list[Any]]:
-        """What `tileOf` of the script takes."""
+    def tile(prediction: Prediction) -> list[Any]:
+        """What `imageOf` of the script takes."""
+        item = prediction.item
+        small, large = pictures[item]
         return [
-            [
-                *(readable(p.item.shown), page.images.link(p.item), small.get(p.item, "")),
-                pictures[p.item].large if p.item in pictures else "",
-                *(index.get(p.nearest_class, -1), index.get(p.runner_up, -1)),
-                *(p.probability, p.stranger_probability, int(p.stranger)),
-            ]
-            for p in predictions
+            *(printable(item.shown), _link(item, out, targets), small),
+            _shown_by_browsers(item) or large,
+            *(index.get(prediction.nearest_class, -1), index.get(prediction.runner_up, -1)),
+            *(prediction.probability, prediction.stranger_probability, prediction.stranger),
         ]
 
     pile = {
-        "classes": [readable(name) for name in of_class],
-        "groups": [*map(tiles, shown)],
-        "next": tiles(asked),
+        "classes": [printable(name) for name in classes],
+        "groups": [[tile(prediction) for prediction in group.predictions] for group in groups],
     }
-    return render(
+    html = render(
         FOLDER / "sorted.html",
-        [PAGE_STYLE, LOOK, FOLDER / "sorted.css"],
+        [PAGE_STYLE, FOLDER / "look.css", FOLDER / "sorted.css"],
         FOLDER / "sorted.js",
         pile=Markup(json.dumps(pile, separators=(",", ":")).replace("<", "\\u003c")),
-        count=len(page.predictions),
-        classes=len(of_class),
-        groups=[
-            PageGroup(
-                id, name, len(own), len(own) - len(some), [*filter(None, map(small.get, items))]
-            )
-            for (id, name, own), some, items in zip(sections, shown, [*heads, ()], strict=False)
-        ],
-        about_strangers=page.strangers,
-        out=readable(page.out),
-        next=len(asked),
-        summary=[(readable(k), readable(v, LONGEST_SENTENCE)) for k, v in page.about.items()],
+        out=str(out),
+        groups=groups,
+        pictures=pictures,
+        printable=printable,
+        summary=summary,
     )
+    write_whole(path, html)
 
 
-def _surest_first(page: PilePage) -> tuple[dict[str, list[Prediction]], list[Prediction]]:
-    """The predictions of each class, and the strangers."""
-    of_class: dict[str, list[Prediction]] = {name: [] for name in page.labeled}
-    for prediction in page.predictions:
-        if not prediction.stranger:
-            of_class.setdefault(prediction.label, []).append(prediction)
-    for own in of_class.values():
-        own.sort(key=lambda p: -p.sure)
-    strangers = [prediction for prediction in page.predictions if prediction.stranger]
-    return of_class, sorted(strangers, key=lambda p: -p.stranger_probability)
+def _shown_by_browsers(item: Item) -> bool:
+    return item.path is not None and bool(IN_A_BROWSER.fullmatch(item.path.suffix))
 
 
-def readable(text: str, longest: int = LONGEST) -> str:
-    """Printable characters as they are, others as escapes; the middle of a long text is left out."""
-    shown = printable(text)
-    if len(shown) <= longest:
-        return shown
-    return f"{shown[: longest // 2]} … {shown[-(longest // 2) :]}"
+def _link(item: Item, out: Path, targets: Mapping[Path, Path]) -> str:
+    """The relative address of the image itself."""
+    if item.path is None or item.source is None:
+        return ""
+    original = targets.get(item.source, item.path)
+    relative = os.path.relpath(original.absolute(), out.absolute())
+    return quote(os.fsencode(relative.replace(os.sep, "/")))
+
+
+def _pictures(
+    out: Path, digests: Mapping[Item, bytes], cached: Callable[[bytes], bytes | None]
+) -> dict[Item, tuple[str, str]]:
+    """A thumbnail of each image as a data URI, and the address of a large picture. Earlier ones go."""
+    folder = out / PICTURES
+
+    def draw(job: tuple[Item, bytes, bytes | None]) -> tuple[str, str]:
+        item, digest, known = job
+        small, large = known or _drawn(item, thumbnail), ""
+        if item.path and item.label is None and not _shown_by_browsers(item):
+            path = folder / f"{digest.hex()[:32]}.jpg"
+            if not path.exists() and (picture := _drawn(item, large_thumbnail)):
+                folder.mkdir(mode=0o700, exist_ok=True)  # as private as the labels
+                write_whole(path, picture)
+            large = f"{PICTURES}/{path.name}" if path.exists() else ""
+        return data_uri(small) if small else "", large
+
+    jobs = ((item, digest, cached(digest) if digest else None) for item, digest in digests.items())
+    with quiet():
+        drawn = track(ahead(draw, jobs, most_threads()), "drawing the page", len(digests))
+        pictures = dict(zip(digests, drawn, strict=True))
+    shown = {out / large for _, large in pictures.values()}
+    for path in folder.iterdir() if folder.is_dir() else ():
+        if LARGE_PICTURE.fullmatch(path.name) and path not in shown:
+            path.unlink()
+    return pictures
+
+
+def _drawn(item: Item, make: Callable[..., bytes]) -> bytes | None:
+    """None for a row of features, and for a file that has changed or is gone."""
+    if item.path is None:
+        return None
+    try:
+        with opened(read_image(item.path), "it") as image:
+            return make(image)
+    except InputError:
+        return None

@@ -7,7 +7,7 @@ import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -26,8 +26,7 @@ COLUMNS = (
     *("path", "label", NEAREST, "probability", "stranger_probability", "runner_up"),
     DECISION,
 )
-TABLE_COLUMNS = (*COLUMNS, CORRECT)
-"""Of predictions.csv, which is read back: CORRECT is for the user to fill in."""
+"""Of predictions.csv, before CORRECT, which the user may fill in."""
 DIGITS = 4
 """Of probabilities: all counts are sums of these rounded ones, so they follow from the table."""
 FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n")
@@ -57,68 +56,54 @@ class Prediction:
 
     @property
     def sure(self) -> float:
-        """The probability that it belongs to its class, strangers considered."""
-        return self.probability * (1 - self.stranger_probability)
+        """The probability that the decision is right."""
+        stranger = self.stranger_probability
+        return stranger if self.stranger else self.probability * (1 - stranger)
 
-    def cells(self) -> dict[str, Any]:
-        values = (
+    def cells(self) -> tuple[object, ...]:
+        """The values of COLUMNS."""
+        return (
             *(self.item.shown, self.label, self.nearest_class, self.probability),
             *(self.stranger_probability, self.runner_up),
             STRANGER if self.stranger else "accept",
         )
-        return dict(zip(COLUMNS, values, strict=True))
 
 
 def predictions_of(
     classifier: "FittedModel", answers: "Answer", items: Sequence[Item]
 ) -> list[Prediction]:
     """A prediction for each item: answers for B rows."""
-    names = [*(str(name) for name in classifier.classes), ""]
+    names = [str(name) for name in classifier.classes]
     order = np.argsort(-answers.classes, axis=1, kind="stable")  # (B, N)
-    last = len(names) - 1
-    predictions = []
-    for item, row, classes, out, stranger in zip(
-        items,
-        order,
-        answers.classes,
-        classifier.strangers(answers),
-        answers.stranger,
-        strict=True,
-    ):
-        predictions.append(
-            Prediction(
-                item,
-                names[row[0]],
-                round(float(classes[row[0]]), DIGITS),
-                names[row[1] if last > 1 else last],
-                bool(out),
-                round(float(stranger), DIGITS),
-            )
+    best = np.take_along_axis(answers.classes, order[:, :1], 1)[:, 0]  # (B,)
+    columns = (order[:, :2], best, classifier.strangers(answers), answers.stranger)
+    return [
+        Prediction(
+            item,
+            nearest_class=names[nearest],
+            probability=round(probability, DIGITS),
+            runner_up=names[second[0]] if second else "",
+            stranger=out,
+            stranger_probability=round(stranger, DIGITS),
         )
-    return predictions
+        for item, (nearest, *second), probability, out, stranger in zip(
+            items, *(column.tolist() for column in columns), strict=True
+        )
+    ]
 
 
 def as_json(predictions: Sequence[Prediction]) -> str:
-    return json.dumps([prediction.cells() for prediction in predictions], indent=1) + "\n"
+    rows = [dict(zip(COLUMNS, prediction.cells(), strict=True)) for prediction in predictions]
+    return json.dumps(rows, indent=1) + "\n"
 
 
 def as_csv(predictions: Sequence[Prediction], labeled: Sequence[Item] = ()) -> str:
     """The predictions, then labeled images; the last column is for corrections."""
-    rows = [(*prediction.cells().values(), "") for prediction in predictions]
+    rows = [(*prediction.cells(), "") for prediction in predictions]
     for item in labeled:
         decision = CORRECTED if item.of_pile else LABELED
         rows.append((item.shown, item.label, *[""] * 4, decision, item.correct))
-    return csv_table(TABLE_COLUMNS, rows)
-
-
-def csv_bytes(text: str) -> bytes:
-    """UTF-8; bytes of a file name that are not UTF-8 are escaped."""
-    return text.encode("utf-8", "backslashreplace")
-
-
-def write_text(path: Path, text: str) -> None:
-    """Write UTF-8, line ends unchanged; bytes of a file name that are not UTF-8 are escaped."""
-    write_whole(path, csv_bytes(text))
+    return csv_table((*COLUMNS, CORRECT), rows)
 
 
 def csv_table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
@@ -130,3 +115,12 @@ def csv_table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
 def _harmless(cell: object, prefix: str) -> object:
     """A path that begins like a formula becomes ./path, which is the same path; a label gets a quote."""
     return prefix + cell if isinstance(cell, str) and cell.startswith(FORMULA) else cell
+
+
+def csv_bytes(text: str) -> bytes:
+    """UTF-8; bytes of a file name that are not UTF-8 are escaped."""
+    return text.encode("utf-8", "backslashreplace")
+
+
+def write_text(path: Path, text: str) -> None:
+    write_whole(path, csv_bytes(text))

@@ -3,7 +3,6 @@
 const pile = JSON.parse(document.getElementById("pile").textContent);
 const dialog = document.getElementById("details"), picture = dialog.querySelector("img");
 const search = document.getElementById("search"), folder = document.getElementById("folder");
-const IN_A_BROWSER = /\.(jpe?g|jpe|jfif|png|gif|bmp|webp)$/i;
 const AT_ONCE = 120, AT_FIRST = 4000, UNSURE = 0.5, MAYBE = 0.2;
 
 /* Never 100 % or 0 %: nothing is certain. */
@@ -12,53 +11,45 @@ function percent(share) {
   return share < 0.005 ? "<\u202f1\u202f%" : `${Math.round(100 * share)}\u202f%`;
 }
 
+/* large: true if a browser shows the file itself, else the address of a large picture. */
 function imageOf([path, link, small, large, nearest, runnerUp, probability, stranger, isOut]) {
-  const [best, second] = [nearest, runnerUp].map((number) => pile.classes[number] ?? "");
-  const chance = probability * (1 - stranger);
+  const [best, second] = [nearest, runnerUp].map((number) => pile.classes[number] ?? ""), belongs = probability * (1 - stranger);
   return {
-    path, link, small, large, best, second, isOut, unsure: (isOut ? stranger : chance) < UNSURE, maybe: !isOut && stranger >= MAYBE,
+    path, link, small, best, second, probability, stranger, belongs, isOut,
+    label: isOut ? "stranger" : best, sure: isOut ? stranger : belongs, maybe: !isOut && stranger >= MAYBE ? "or a stranger?" : "",
+    file: large === true ? link : large,
     folder: path.slice(0, Math.max(0, path.lastIndexOf("/"))), name: path.slice(path.lastIndexOf("/") + 1),
-    facts: {
-      path, label: isOut ? "stranger" : best, nearest: isOut ? best : "", sure: percent(chance),
-      stranger: percent(stranger), conditional: percent(probability), runnerUp: second,
-    },
   };
 }
 
-function element(name, text = "", className = "") {
-  const made = document.createElement(name);
-  made.className = className;
-  made.append(text);
+function element(name, content = "", className = "") {
+  const made = Object.assign(document.createElement(name), { className });
+  made.append(...[content].flat());
   return made;
 }
 
 function tileOf(image, wordy) {
-  const tile = element("button", "", image.unsure ? "tile unsure" : "tile"), item = element("li");
-  const source = image.small || (IN_A_BROWSER.test(image.link) ? image.link : "");
-  const caption = image.isOut ? `stranger ${image.facts.stranger}` : image.facts.sure;
-  const maybe = image.maybe ? "or a stranger?" : "";
-  tile.type = "button";
-  tile.dataset.path = image.path;
-  tile.image = image;
-  if (source) tile.append(Object.assign(new Image(), { loading: "lazy", decoding: "async", src: source, alt: image.name }));
-  else tile.append(element("span", image.name, "blank"));
+  const { name, label, best, second, maybe, sure, isOut } = image, share = percent(sure), source = image.small || image.file;
+  const tile = element("button", "", sure < UNSURE ? "tile unsure" : "tile");
+  Object.assign(tile, { type: "button", image }).dataset.path = image.path;
+  if (source) tile.append(Object.assign(new Image(), { loading: "lazy", decoding: "async", src: source, alt: name }));
+  else tile.append(element("span", name, "blank"));
   if (wordy) {
-    const other = maybe || (image.isOut ? `or ${image.best}?` : image.second && `or ${image.second}?`);
-    tile.append(element("span", image.name, "file"), element("b", image.isOut ? "stranger" : image.best));
-    tile.append(element("span", image.isOut ? image.facts.stranger : caption), element("span", other));
-  } else if (!caption.includes(">")) tile.append(element("span", [caption, maybe].filter(Boolean).join(", ")));
+    const other = isOut ? best : second;
+    tile.append(element("span", name, "file"), element("b", label), element("span", share), element("span", maybe || (other && `or ${other}?`)));
+  } else if (!share.includes(">")) {
+    tile.append(element("span", isOut ? `stranger ${share}` : [share, maybe].filter(Boolean).join(", ")));
+  }
   tile.addEventListener("click", () => show(tile));
-  item.append(tile);
-  return item;
+  return element("li", tile);
 }
 
 /* A list of tiles: a few at once, more when its end comes into view. */
-const lists = [...document.querySelectorAll(".tiles")].map((list) => {
-  const wordy = list.classList.contains("wordy"), end = element("p");
+const lists = [...document.querySelectorAll(".tiles")].map((list, number) => {
+  const end = element("p");
   list.after(end);
-  return { list, end, wordy, images: [], fitting: [] };
+  return { list, end, wordy: list.classList.contains("wordy"), images: pile.groups[number].map(imageOf), fitting: [] };
 });
-lists.forEach((each, n) => { each.images = (each.wordy ? pile.next : pile.groups.at(n - lists.length)).map(imageOf); });
 const watcher = new IntersectionObserver((seen) => {
   for (const { target, isIntersecting } of seen) if (isIntersecting) grow(lists.find((each) => each.end === target));
 }, { rootMargin: "0px 0px 800px" });  /* what grows above would move what is looked at */
@@ -85,16 +76,17 @@ function narrow() {
 }
 
 function show(tile) {
-  const { facts, link, large, small } = tile.image;
-  for (const field of dialog.querySelectorAll("[data-of]")) {
-    field.textContent = facts[field.dataset.of];
-    field.closest("div").hidden = field.textContent === "";
-  }
-  const anchor = dialog.querySelector("a");
+  const { path, link, small, file, label, best, second, probability, stranger, belongs, isOut } = tile.image;
+  const anchor = Object.assign(element("a", path), { target: "_blank", rel: "noreferrer" });
   if (link) anchor.href = link;
-  else anchor.removeAttribute("href");
+  const facts = {
+    File: anchor, Label: label, "Nearest class": isOut ? best : "", "Belongs to it": percent(belongs), "Is a stranger": percent(stranger),
+    "Class, if no stranger": percent(probability), "Runner-up": second,
+  };
+  const known = Object.entries(facts).filter(([, fact]) => fact !== "");
+  dialog.querySelector("dl").replaceChildren(...known.map(([name, fact]) => element("div", [element("dt", name), element("dd", fact)])));
   /* The file itself or a large picture, else the thumbnail: the page may have come without them. */
-  const sources = [IN_A_BROWSER.test(link) ? link : large, small].filter(Boolean);
+  const sources = [file, small].filter(Boolean);
   picture.onerror = () => {
     const source = sources.shift();
     if (source) picture.src = source;
@@ -107,27 +99,23 @@ function show(tile) {
 
 /* The neighbor in the same section; at its ends nothing. */
 function step(by) {
-  const tiles = [...dialog.shown.closest("section").querySelectorAll(".tile")], at = tiles.indexOf(dialog.shown) + by;
-  if (at === tiles.length) grow(lists.find((each) => each.list.contains(dialog.shown)));
-  const neighbor = dialog.shown.closest("section").querySelectorAll(".tile")[at];
-  if (neighbor) show(neighbor);
+  const each = lists.find(({ list }) => list.contains(dialog.shown)), tiles = each.list.getElementsByClassName("tile");
+  const at = [...tiles].indexOf(dialog.shown) + by;
+  if (at === tiles.length) grow(each);
+  if (tiles[at]) show(tiles[at]);
 }
 
-for (const button of dialog.querySelectorAll("[data-step]")) {
-  button.addEventListener("click", () => step(Number(button.dataset.step)));
-}
+for (const button of dialog.querySelectorAll("[data-step]")) button.addEventListener("click", () => step(Number(button.dataset.step)));
 dialog.querySelector(".close").addEventListener("click", () => dialog.close());
-dialog.addEventListener("keydown", (event) => {
-  if (event.key === "ArrowLeft") step(-1);
-  if (event.key === "ArrowRight") step(1);
+dialog.addEventListener("keydown", ({ key }) => {
+  if (key === "ArrowLeft" || key === "ArrowRight") step(key === "ArrowLeft" ? -1 : 1);
 });
 dialog.addEventListener("click", (event) => {
   if (event.target === dialog) dialog.close();
 });
 /* The page has gone on with the dialog: the focus goes where it ended. */
 dialog.addEventListener("close", () => dialog.shown.focus());
-search.addEventListener("input", narrow);
-folder.addEventListener("input", narrow);
+for (const field of [search, folder]) field.addEventListener("input", narrow);
 search.form.addEventListener("submit", (event) => event.preventDefault());
 const folders = new Set(lists.flatMap((each) => each.images.map((image) => image.folder)));
 folder.append(...[...folders].sort().map((name) => new Option(name || "(none)", name)));
