@@ -203,9 +203,12 @@ def learn(learner: Learner, step: int, earlier: Training | None = None) -> Itera
     recent: list[Tensor] = []
     while (chunk := coming) is not None:
         finished = run_chunk(chunk)
-        coming = next(chunks, None)  # drawn while the device works
-        yield event
-        recent.append(finished().clone())  # (E, R)
+        try:
+            coming = next(chunks, None)  # drawn while the device works
+            yield event
+        finally:  # also if the training ends here: a captured graph must not outlive its tensors
+            losses = finished()
+        recent.append(losses.clone())  # (E, R)
         step, event = step + len(chunk), Event.WORKING
         loss = recent[-1].mean().item()
         if not math.isfinite(loss):
