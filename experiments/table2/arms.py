@@ -43,7 +43,6 @@ DEVICE = pick_device(os.environ.get("DEVICE", "auto"))
 TEST = EpisodeShape(shot=5, query=20, unlabeled=20)
 """Of Table 2; with distractors, five classes more."""
 METHODS = "soft_kmeans", "masked_soft_kmeans"
-AS_IN_CODE = {"two_r_squared": "true", "score_distractors": "true"}
 ARMS: dict[str, dict[str, Any]] = {
     "text": {"preset": "ren2018-text", "models": METHODS, "distractors": 0},
     "text-distractors": {"preset": "ren2018-text", "models": METHODS, "distractors": 5},
@@ -51,9 +50,8 @@ ARMS: dict[str, dict[str, Any]] = {
     "tf32": {"models": (SUPERVISED,), "precision": "tf32"},
     "tf32-text": {"preset": "ren2018-text", "models": (SUPERVISED,), "precision": "tf32"},
     "text-cluster": {"preset": "ren2018-text", "models": ("distractor_cluster",), "distractors": 0},
-    "cluster": {"models": ("distractor_cluster",), "distractors": 5, "options": AS_IN_CODE},
 }
-"""`weights`: the layers start as in the authors' code, those of one shape identical. `cluster`: as there."""
+"""`weights`: the layers start as in the authors' code, those of one shape identical."""
 FOUND_AGAIN = "text", "text-distractors", "text-cluster"
 """Arms that are fleets of Table 2 with a preset: `reproduce table2` finds them."""
 Cell = dict[str, Any]

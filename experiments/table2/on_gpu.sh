@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # The runs that Table 2 still lacks, on the lists of the authors' first version: see README.md, "What is next".
 #
-# on_gpu.sh prepare FOLDER | arms [ARM ...] | one-shot | five-shot | table5 | authors-code
+# on_gpu.sh prepare FOLDER | arms [ARM ...] | five-shot | table5 | authors-code
 # Each may be interrupted (timeout --signal=INT SECONDS) and started again; RUNS holds what is trained.
 # PYTHON, OUT, RUNS, SEMISHOT_DATA, DEVICE and SPLITS may be set; SMALL=1 makes everything tiny.
 set -euo pipefail
@@ -18,7 +18,6 @@ reproduce() { # WHAT, then its flags
 case "${1:-}" in
 prepare) "$PYTHON" -m semishot data prepare mini-imagenet --source "$2" --lists swapped ;;
 five-shot) reproduce table2 --preset ren2018-text --shots 5 "${few[@]}" ;;
-one-shot) reproduce table2 --preset ren2018-text --shots 1 "${few[@]}" ;;
 table5) reproduce table5 --features pixels random authors_random pretrained "${few[@]}" ;;
 authors-code) [ -n "$SMALL" ] || reproduce ablations --splits "${SPLITS:-5}" ;; # each method as there, at 1 shot
 arms)
