@@ -26,8 +26,8 @@ from PIL import Image
 from playwright.sync_api import Page, sync_playwright
 
 from measurement import command, result
+from semishot.image_encoders import open_encoder
 from semishot.sorter.embedding_cache import PIXELS, EmbeddingCache
-from semishot.sorter.encoders.image_encoder import open_encoder
 
 CLASSES, KINDS, ENCODER, IMAGES = 8, 12, "omniglot", (10_000, 100_000)
 CLOCK = """() => {

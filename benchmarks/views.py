@@ -26,7 +26,7 @@ from pages import write_lines
 from semishot import PrototypeClassifier
 from semishot.image_encoders import open_encoder
 from semishot.sorter.embedding import ReadFile, decoded
-from semishot.sorter.encoders.encoder_options import View
+from semishot.sorter.encoders.names import View
 
 Array = NDArray[Any]
 ARCHIVES = {"birds": "birds/birds40.zip", "groceries": "groceries/groceries24.zip"}

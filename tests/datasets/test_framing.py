@@ -11,7 +11,7 @@ from semishot import datasets
 from semishot.data.episodes import EpisodeShape
 from semishot.data.framing import Ink, Middle, Whole
 from semishot.data.pool import ImagePool, save_pool
-from semishot.sorter.encoders.image_encoder import load_encoder, open_encoder, save_encoder
+from semishot.image_encoders import load_encoder, open_encoder, save_encoder
 from semishot.training.config import FleetConfig, Member, Recipe
 from semishot.training.fleets import load_model
 from support.fleets import train_fleet

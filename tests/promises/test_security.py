@@ -21,7 +21,7 @@ from semishot.commands.exit_codes import one_line_errors
 from semishot.data import image_sources
 from semishot.datasets import tiered_imagenet
 from semishot.errors import InputError
-from semishot.sorter.encoders.image_encoder import load_encoder
+from semishot.image_encoders import load_encoder
 from semishot.sorter.moving import move_files
 from semishot.sorter.page import write_page
 from semishot.training.loop import load_state, save_state
@@ -82,10 +82,10 @@ def test_links_devices_and_paths_in_tars_lead_nowhere(tmp_path):
     ],
 )
 def test_a_saved_model_names_no_other_file(name, tmp_path):
-    (tmp_path / "encoder.json").write_text(
-        json.dumps({"format": 1, "encoder": name, "identity": "0"})
-    )
-    with pytest.raises(InputError, match="must be one of this version's"):
+    framing = {"kind": "Whole", "height": 8, "width": 8}
+    saved = {"format": 2, "encoder": name, "framing": framing}
+    (tmp_path / "encoder.json").write_text(json.dumps(saved))
+    with pytest.raises(InputError, match=f"no model in {tmp_path}"):
         load_encoder(tmp_path)
 
 

@@ -8,10 +8,10 @@ import pytest
 from PIL import Image
 
 from semishot.errors import InputError
+from semishot.image_encoders import open_encoder
 from semishot.sorter.boxes import Boxes, bursts, cropped, read_boxes
 from semishot.sorter.embedding import embed
 from semishot.sorter.embedding_cache import EmbeddingCache
-from semishot.sorter.encoders.image_encoder import open_encoder, with_boxes
 from semishot.sorter.listing import Item
 from support.commands import printed, refusal
 from support.own_images import draw, folders, save
@@ -68,7 +68,7 @@ def test_features_are_those_of_the_box_and_cached_apart(tmp_path):
         path = save(image, tmp_path / "pile" / f"{side}.png")
         plain = open_encoder("photos-lite0", view="whole")
         file = detected(tmp_path / "boxes.json", {f"pile/{side}.png": [0.5, 0, 0.5, 1]})
-        encoder = with_boxes(plain, file)
+        encoder = plain.with_boxes(file)
         cache = EmbeddingCache(tmp_path / "cache", encoder.cached_as, encoder.features)
         rows = embed([Item(str(path), None, path)], encoder, "cpu", cache, tmp_path / "rows.npy")
         right = encoder.prepare(image.crop((side, 0, 2 * side, side)))

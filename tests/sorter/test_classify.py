@@ -15,7 +15,7 @@ from PIL import Image
 
 from semishot import PrototypeClassifier
 from semishot.commands.main import main
-from semishot.sorter.encoders.image_encoder import load_encoder
+from semishot.image_encoders import load_encoder
 from semishot.sorter.moving.journal import read_journal, write_journal
 from support.commands import classified, printed, refusal
 from support.own_images import DRAWN, MEMBERS, STRANGER, draw, folders, save

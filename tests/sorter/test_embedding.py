@@ -7,24 +7,13 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from semishot.image_encoders import ImageEncoder, open_encoder
 from semishot.sorter import embedding, embedding_cache
 from semishot.sorter.embedding import embed
 from semishot.sorter.embedding_cache import EmbeddingCache
-from semishot.sorter.encoders.image_encoder import open_encoder
 from semishot.sorter.listing import Item
 from support.images import encoded, handmade_png
 from support.own_images import draw, save
-
-
-class CountedNetwork:
-    """Counts the images that are encoded."""
-
-    def __init__(self, network) -> None:
-        self.network, self.count = network, 0
-
-    def __call__(self, images):
-        self.count += len(images)
-        return self.network(images)
 
 
 def embedded(paths, encoder, folder):
@@ -36,15 +25,20 @@ def embedded(paths, encoder, folder):
 
 
 @pytest.fixture
-def run(tmp_path):
+def run(tmp_path, monkeypatch):
     """Embed these files; how many images were encoded."""
+    images, encode = [], ImageEncoder.encode
+
+    def counting(encoder, given, device="cpu"):
+        images.extend(given)
+        return encode(encoder, given, device)
 
     def counted(paths, batch=1):
-        opened = open_encoder("omniglot")
-        network = CountedNetwork(opened.network("cpu"))
-        encoder = replace(opened, network=lambda device: network, batch=batch)
-        return embedded(paths, encoder, tmp_path / "cache"), network.count
+        images.clear()
+        encoder = replace(open_encoder("omniglot"), batch=batch)
+        return embedded(paths, encoder, tmp_path / "cache"), len(images)
 
+    monkeypatch.setattr(ImageEncoder, "encode", counting)
     return counted
 
 
@@ -114,11 +108,10 @@ def test_damage_is_named_and_never_stops_the_job(run, tmp_path, monkeypatch):
         assert skipped.reason.startswith(reason)
 
 
-def test_features_that_are_not_finite_are_named(tmp_path):
-    opened = open_encoder("omniglot")
-    nothing = lambda images: np.full((len(images), 64), np.nan, np.float32)  # noqa: E731
-    encoder = replace(opened, network=lambda device: nothing)
-    rows = embedded(drawings(tmp_path, 2), encoder, tmp_path / "cache")
+def test_features_that_are_not_finite_are_named(tmp_path, monkeypatch):
+    nothing = np.full((1, 64), np.nan, np.float32)
+    monkeypatch.setattr(ImageEncoder, "encode", lambda *_: nothing)
+    rows = embedded(drawings(tmp_path, 2), open_encoder("omniglot"), tmp_path / "cache")
     assert rows.items == []
     assert {each.reason for each in rows.skipped} == {
         "the encoder gives features that are not finite"

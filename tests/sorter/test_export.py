@@ -17,9 +17,8 @@ from semishot.commands import main
 from semishot.data.episodes import EpisodeShape
 from semishot.data.framing import Middle, Whole
 from semishot.errors import InputError
+from semishot.image_encoders import open_encoder, save_encoder
 from semishot.sorter import export as exporting
-from semishot.sorter.encoders.image_encoder import open_encoder, save_encoder
-from semishot.sorter.encoders.networks import viewed
 from semishot.sorter.export import export
 from semishot.training.config import FleetConfig, Member, Recipe
 from semishot.training.fleets import build_fleet, save_model
@@ -189,7 +188,7 @@ def test_the_example_of_the_document_runs_without_semishot_and_torch(model, tmp_
     assert len([line for line in code.splitlines() if line.strip()]) == 16
     classifier = PrototypeClassifier.load(model / "classifier.safetensors")
     encoder = open_encoder(str(model / "run.safetensors"))
-    encoder = viewed(replace(encoder, prepare=Middle(84, 84, 0.875)), "both")
+    encoder = replace(encoder, prepare=Middle(84, 84, 0.875)).viewed("both")
     exporting.export_classifier(classifier, encoder, tmp_path / "model.onnx")
     rng = np.random.default_rng(4)
     pictures = {"r.png": COLORS["red <1>"], "b.png": COLORS["blue"], "none.png": (20, 230, 20)}
@@ -228,7 +227,7 @@ def test_wrong_use_is_one_line(model, tmp_path):
     mixed = tmp_path / "mixed"
     mixed.mkdir()
     (mixed / "encoder.json").write_bytes((model / "encoder.json").read_bytes())
-    (mixed / "encoder.safetensors").write_bytes((model / "encoder.safetensors").read_bytes())
+    (mixed / "encoder.onnx").write_bytes((model / "encoder.onnx").read_bytes())
     other = PrototypeClassifier().fit(np.eye(3), [0, 1, 2])
     other.save(mixed / "classifier.safetensors")
     with pytest.raises(InputError, match="gives 100 features, its classifier takes 3"):

@@ -11,7 +11,7 @@ from urllib.parse import unquote, urlsplit
 
 import numpy as np
 
-from semishot.sorter.encoders.graph_builder import OnnxGraph
+from semishot.sorter.encoders.graph import OnnxGraph, node
 
 REVISION = "0123456789abcdef0123456789abcdef01234567"
 SIDE, FEATURES = 16, 6
@@ -34,12 +34,11 @@ CONFIG = {
 def image_graph(output: str = "image_embeds") -> bytes:
     """Means over pixels, and six sums of them: (B, 3, H, W) -> (B, 6)."""
     graph = OnnxGraph()
-    means = graph.add("ReduceMean", "pixel_values", [2, 3], keepdims=0)
-    weights = graph.constant(np.random.default_rng(0).normal(size=(3, FEATURES)))
-    graph.add("MatMul", means, weights, output=output)
-    shape = ("batch", 3, "height", "width")
-    outputs = {output: ("float32", ("batch", FEATURES))}
-    return graph.model({"pixel_values": ("float32", shape)}, outputs)
+    pixels = graph.input("pixel_values", "float32", "batch", 3, "height", "width")
+    weights = np.random.default_rng(0).normal(size=(3, FEATURES))
+    features = node("ReduceMean", pixels, [2, 3], keepdims=0) @ weights
+    graph.output(output, features, "float32", "batch", FEATURES)
+    return graph.serialized()
 
 
 def with_weights_outside(model: bytes) -> tuple[bytes, bytes]:
@@ -67,16 +66,13 @@ def text_rows() -> np.ndarray:
 
 def text_graph() -> bytes:
     """The mean of a row for each token that is not padding: (N, T) -> (N, 6)."""
-    graph = OnnxGraph()
-    taken = graph.add("Gather", graph.constant(text_rows()), "input_ids")  # (N, T, 6)
-    mask = graph.add("Cast", "attention_mask", to=1)
-    mask = graph.add("Unsqueeze", mask, [-1])
-    total = graph.add("ReduceSum", graph.add("Mul", taken, mask), [1], keepdims=0)
-    count = graph.add("ReduceSum", mask, [1], keepdims=0)
-    graph.add("Div", total, count, output="text_embeds")
-    ids = ("int64", ("batch", "tokens"))
-    outputs = {"text_embeds": ("float32", ("batch", FEATURES))}
-    return graph.model({"input_ids": ids, "attention_mask": ids}, outputs)
+    graph, given = OnnxGraph(), ("input_ids", "attention_mask")
+    ids, mask = (graph.input(name, "int64", "batch", "tokens") for name in given)
+    mask = node("Unsqueeze", node("Cast", mask, to=1), [-1])
+    total = node("ReduceSum", node("Gather", text_rows(), ids) * mask, [1], keepdims=0)
+    mean = total / node("ReduceSum", mask, [1], keepdims=0)
+    graph.output("text_embeds", mean, "float32", "batch", FEATURES)
+    return graph.serialized()
 
 
 def tokenizer() -> bytes:

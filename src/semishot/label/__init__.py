@@ -6,7 +6,7 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from semishot.sorter.encoders.encoder_options import View
+from semishot.sorter.encoders.names import View
 from semishot.system.devices import Device
 from semishot.system.files import real_path
 

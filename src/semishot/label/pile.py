@@ -305,14 +305,13 @@ class PileReader:
         return [name for name in self.store.files if Path(name).is_relative_to(self.request.pile)]
 
     def _open(self) -> tuple["ImageEncoder", EmbeddingCache]:
-        from semishot.sorter.encoders.encoder_options import DEFAULT
-        from semishot.sorter.encoders.image_encoder import open_encoder, with_boxes
+        from semishot.sorter.encoders.names import DEFAULT, open_encoder
         from semishot.sorter.labeled_images import features_of_names
         from semishot.sorter.out_folder import EMBEDDINGS
 
         if self.encoder is None or self.cache is None:
             encoder = open_encoder(self.request.encoder or DEFAULT, view=self.request.view)
-            encoder = with_boxes(encoder, self.request.crop)
+            encoder = encoder.with_boxes(self.request.crop)
             folder = self.request.cache or self.request.folder / EMBEDDINGS
             self.cache = EmbeddingCache(folder, encoder.cached_as, encoder.features)
             if self.request.names is not None:

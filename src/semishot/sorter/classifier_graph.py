@@ -15,192 +15,172 @@ from semishot.estimator.prototype_rule import PrototypeModel
 from semishot.estimator.rule import SMALLEST_SPREAD, RuleModel, learned_rule
 from semishot.estimator.spaces import Array, Normalized, Space
 from semishot.estimator.statistics import NO_NAMED_STRANGER, SMALLEST, Reference
-from semishot.sorter.encoders.graph_builder import TYPES, OnnxGraph, Shape
+from semishot.sorter.encoders.graph import TYPES, Value, node
 
 OUTPUTS = ["label", "probabilities", "stranger_probability"]
 
 
-def output_types(classifier: PrototypeClassifier) -> dict[str, tuple[str, Shape]]:
-    one, many = ("batch",), ("batch", len(classifier.classes_))
-    shapes = (("int64", one), ("float32", many), ("float32", one))
-    return dict(zip(OUTPUTS, shapes, strict=True))
-
-
-def draw_classifier(graph: OnnxGraph, classifier: PrototypeClassifier, features: str) -> None:
+def draw_classifier(classifier: PrototypeClassifier, features: Value) -> None:
     """Add the nodes from features (B, D) to `OUTPUTS`."""
-    model, nodes = classifier.fitted_.learned.model, Nodes(graph)
-    rule = classifier.fitted_.learned.rule
-    logits, log_odds = nodes.rule(rule, features)  # (B, N), (B,)
+    model, rule = classifier.fitted_.learned.model, classifier.fitted_.learned.rule
+    logits, log_odds = draw_rule(rule, features)  # (B, N), (B,)
     if isinstance(model, PrototypeModel):
-        rows = nodes.directions(model.space, features)
-        logits = nodes("Neg", nodes.distances(rows, model.prototypes))
-    probabilities = nodes("Softmax", logits, axis=-1, output=OUTPUTS[1])
-    stranger = nodes("Sigmoid", log_odds, output=OUTPUTS[2])
-    best = nodes("ArgMax", probabilities, axis=-1, keepdims=0)
-    if classifier.reject is None:
-        nodes("Identity", best, output=OUTPUTS[0])
-        return
-    cutoff: Any = classifier.cutoff_
-    if cutoff is None:  # more probable than any class
-        member = nodes("Sub", 1.0, stranger)
-        cutoff = nodes("Mul", member, nodes("ReduceMax", probabilities, [-1], keepdims=0))
-    rejected = nodes("Greater", stranger, cutoff)
-    nodes("Where", rejected, graph.constant(UNLABELED, np.int64), best, output=OUTPUTS[0])
+        logits = 0.0 - squared_distances(normalized(model.space, features), model.prototypes)
+    probabilities, stranger = node("Softmax", logits, axis=-1), node("Sigmoid", log_odds)
+    label = node("ArgMax", probabilities, axis=-1, keepdims=0)
+    if classifier.reject is not None:
+        cutoff: Any = classifier.cutoff_
+        if cutoff is None:  # more probable than any class
+            cutoff = (1.0 - stranger) * reduced("Max", probabilities)
+        label = node("Where", stranger > cutoff, UNLABELED, label)
+    features.graph.output(OUTPUTS[0], label, "int64", "batch")
+    classes = len(classifier.classes_)
+    features.graph.output(OUTPUTS[1], probabilities, "float32", "batch", classes)
+    features.graph.output(OUTPUTS[2], stranger, "float32", "batch")
 
 
-class Nodes:
-    """Adds nodes to a graph: calling it is `OnnxGraph.add`."""
+def reduced(how: str, x: Value, axis: int = -1, keepdims: bool = False) -> Value:
+    """Sum, Mean, Max, L2 or SumSquare over an axis."""
+    return node(f"Reduce{how}", x, [axis], keepdims=int(keepdims))
 
-    def __init__(self, graph: OnnxGraph) -> None:
-        self.graph = graph
 
-    def __call__(self, operator: str, *inputs: Any, **attributes: Any) -> str:
-        return self.graph.add(operator, *inputs, **attributes)
+def columns(x: Value, first: int, last: int) -> Value:
+    """Columns first to last - 1 of (B, ...)."""
+    return node("Slice", x, [first], [last], [1])
 
-    def column(self, x: str, first: int, last: int | None = None) -> str:
-        """Columns first to last - 1 of (B, ...): one by default."""
-        return self("Slice", x, [first], [first + 1 if last is None else last], [1])
 
-    def largest(self, x: str, count: int, axis: int = -1) -> tuple[str, str]:
-        """The largest values along an axis, and where they are."""
-        names = [f"{x}_largest", f"{x}_places"]
-        largest, places = self.graph.add_several("TopK", [x, [count]], names, axis=axis)
-        return largest, places
+def largest(x: Value, count: int, axis: int = -1) -> list[Value]:
+    """The largest values along an axis, and where they are."""
+    return x.graph.add("TopK", x, [count], outputs=2, axis=axis)
 
-    def joined(self, *parts: str) -> str:
-        """Side by side, in the last axis."""
-        return parts[0] if len(parts) == 1 else self("Concat", *parts, axis=-1)
 
-    def unit(self, x: str) -> str:
-        """Rows of length 1."""
-        length = self("ReduceL2", x, [-1], keepdims=1)
-        return self("Div", x, self("Max", length, np.finfo(np.float32).tiny))
+def joined(*parts: Value) -> Value:
+    """Side by side, in the last axis."""
+    return node("Concat", *parts, axis=-1)
 
-    def distances(self, x: str, others: Array) -> str:
-        """Squared distances (B, N) of rows (B, D) to others (N, D)."""
-        apart = self("Sub", self("Unsqueeze", x, [1]), others[None])
-        return self("ReduceSumSquare", apart, [-1], keepdims=0)
 
-    def directions(self, space: Normalized, x: str) -> str:
-        """Features (B, D) where a refiner compares them."""
-        if space.normalization == "centered":
-            x = self("Sub", self.unit(x), space.center)
-        if space.normalization != "none":
-            x = self.unit(x)
-        return self("Div", x, space.length)
+def flags(x: Value) -> Value:
+    """True and false as 1 and 0."""
+    return node("Cast", x, to=TYPES["float32"])
 
-    def place(self, space: Space, x: str) -> tuple[str, str]:
-        """Features (B, D) in the space of the rule, and their directions before centering."""
-        scaled = self("Div", self("Sub", x, space.shift), space.scale)
-        directions = self.unit(scaled)
-        parts = []
-        if space.by_cosine > 0:
-            centered = self.unit(self("Sub", directions, space.center))
-            parts.append(self("Mul", centered, space.by_cosine**0.5))
-        if space.by_cosine < 1:
-            narrow = self("Div", scaled, space.width)
-            kernel = self("Exp", self("Mul", self.distances(narrow, space.pivots), -0.5))
-            along = self("MatMul", kernel, space.mix.T)
-            rest = self("Sub", 1.0, self("ReduceSumSquare", along, [-1], keepdims=1))
-            lifted = self.joined(along, self("Sqrt", self("Relu", rest)))
-            parts.append(self("Mul", lifted, (1 - space.by_cosine) ** 0.5))
-        return self.joined(*parts), directions
 
-    def rule(self, model: RuleModel, features: str) -> tuple[str, str]:
-        """Logits of classes (B, N), and log-odds of a stranger (B,)."""
-        pairs, rows = self.statistics(model.reference, *self.place(model.space, features))
-        w, shared = learned_rule().weights, model.shared
-        scaled = self._standardized(rows, shared.row_center, shared.row_spread)
-        of_row = self("Add", self("MatMul", self.joined(rows, scaled), w["row"]), shared.first)
-        scaled = self._standardized(pairs, shared.center, shared.spread)
-        apart = self("Sub", pairs, self._best_other(pairs, model.reference.labels.shape[1]))
-        linear = self("MatMul", self.joined(pairs, apart, scaled), w["pair"])
-        h = self("Relu", self("Add", linear, self("Unsqueeze", of_row, [1])))  # (B, N, W)
-        across = self("MatMul", self._pooled(h, "ReduceMean", "ReduceMax"), w["across"])
-        linear = self("Add", self("MatMul", h, w["own"]), self("Unsqueeze", across, [1]))
-        h = self("Relu", self("Add", linear, shared.second))
-        hidden = self("MatMul", self._pooled(h, "ReduceMax", "ReduceMean"), w["stranger.1"])
-        hidden = self("Relu", self("Add", hidden, w["stranger.1.bias"]))
-        log_odds = self("Add", self("MatMul", hidden, w["stranger.2"]), w["stranger.2.bias"])
-        return self("Squeeze", self("MatMul", h, w["logit"]), [2]), self("Squeeze", log_odds, [1])
+def unit(x: Value) -> Value:
+    """Rows of length 1."""
+    return x / node("Max", reduced("L2", x, keepdims=True), np.finfo(np.float32).tiny)
 
-    def _pooled(self, h: str, *ways: str) -> str:
-        """(B, N, W) -> (B, 2 W)."""
-        return self.joined(*(self(way, h, [1], keepdims=0) for way in ways))
 
-    def _standardized(self, values: str, center: Array, spread: Array) -> str:
-        scaled = self("Div", self("Sub", values, center), spread + SMALLEST_SPREAD)
-        return self("Clip", scaled, -5.0, 5.0)
+def squared_distances(x: Value, others: Array) -> Value:
+    """(B, D), (N, D) -> (B, N)."""
+    return reduced("SumSquare", node("Unsqueeze", x, [1]) - others[None])
 
-    def _best_other(self, pairs: str, classes: int) -> str:
-        """(B, N, A) -> (B, N, A)."""
-        if classes == 1:
-            return pairs
-        best, _ = self.largest(pairs, 2, axis=1)
-        first, second = self.column(best, 0), self.column(best, 1)
-        return self("Where", self("Equal", pairs, first), second, first)
 
-    def statistics(self, reference: Reference, x: str, directions: str) -> tuple[str, str]:
-        """Numbers of each row and class (B, N, 10), and of each row (B, 10)."""
-        rows = reference.rows
-        cosines = self("MatMul", x, rows.T)  # (B, L)
-        near = self("Cast", self("Greater", cosines, reference.same), to=TYPES["float32"])
-        closest = self("ArgMax", cosines, axis=-1, keepdims=0)
-        same = self("ReduceMax", cosines, [-1], keepdims=1)
-        copied = self("Cast", self("Greater", same, reference.same), to=TYPES["float32"])  # (B, 1)
-        others = self("Mul", cosines, self("Sub", 1.0, near))
-        count = min(NEIGHBOURS, max(len(rows) - 1, 1))
-        nearest, index = self.largest(others, count)
-        pairs = []
-        for sums, weights in zip(reference.sums, reference.weights, strict=True):
-            along = self("MatMul", x, sums.T)  # (B, N)
-            own = self("Mul", self("Gather", weights, closest), copied)
-            squares = self("Sub", (sums**2).sum(1), self("Mul", self("Mul", own, 2.0), along))
-            squares = self("Add", squares, self("Mul", own, own))
-            there = self("Cast", self("Greater", squares, 1e-9), to=TYPES["float32"])
-            cosine = self("Sub", along, self("Mul", own, same))
-            cosine = self("Div", cosine, self("Sqrt", self("Max", squares, TINY)))
-            pairs.append(self("Mul", self("Clip", cosine, -1.0, 1.0), there))
-        best = self._nearest_labels(x, reference)  # (B, N + 1)
-        weights = self("Pow", self("Relu", nearest), float(EDGE_POWER))  # (B, k)
-        arrived = [
-            self._arriving(weights, index, reference, number) for number in range(len(WALKS))
-        ]
-        classes = reference.labels.shape[1]
-        pairs += [self.column(each, 0, classes) for each in (best, *arrived)]
-        pairs.append(self("MatMul", directions, reference.by_direction.T))
-        pairs.append(self("MatMul", x, reference.names.T))
-        single = [self.column(nearest, min(place, count - 1)) for place in (0, 2, 6, 14)]
-        weights = self("Add", weights, TINY)
-        total = self("ReduceSum", weights, [-1], keepdims=1)
-        for values in reference.around:
-            around = self("Mul", weights, self("Gather", values, index))
-            single.append(self("Div", self("ReduceSum", around, [-1], keepdims=1), total))
-        single += [self.column(each, classes) for each in (*arrived[1:], best)]
-        stacked = [self("Unsqueeze", each, [2]) for each in pairs]
-        return self("Concat", *stacked, axis=2), self.joined(*single)
+def normalized(space: Normalized, x: Value) -> Value:
+    """Features (B, D) where a refiner compares them."""
+    if space.normalization == "centered":
+        x = unit(x) - space.center
+    if space.normalization != "none":
+        x = unit(x)
+    return x / space.length
 
-    def _nearest_labels(self, x: str, reference: Reference) -> str:
-        """The largest cosines (B, N + 1) with a label of each class, 0 if it has none, and with a named
-        stranger."""
-        labels = reference.labels
-        of_kind = np.column_stack([labels > 0, labels.sum(1) == 0]).T  # (N + 1, S)
-        of_kind = np.pad(of_kind, [(0, 0), (0, 1)])  # so that there is one
-        labeled = np.pad(reference.labeled, [(0, 1), (0, 0)])
-        along = self("Unsqueeze", self("MatMul", x, labeled.T), [1])  # (B, 1, S + 1)
-        nearest = self("ReduceMax", self("Add", along, np.where(of_kind, 0, -4)), [2], keepdims=0)
-        none = np.append(np.zeros(labels.shape[1]), NO_NAMED_STRANGER)
-        given = of_kind.any(1)
-        return self("Add", self("Mul", nearest, given), np.where(given, 0, none))
 
-    def _arriving(self, weights: str, index: str, reference: Reference, number: int) -> str:
-        """Weights of edges (B, k) and their ends -> the log of what arrives (B, N + 1), over 4."""
-        count, passed_on, _ = WALKS[number]
-        weights, index = self.column(weights, 0, count), self.column(index, 0, count)
-        total = self("Mul", self("ReduceSum", weights, [-1], keepdims=1), 2.0)
-        degree = self("Gather", reference.degrees[number], index)
-        root = self("Sqrt", self("Mul", self("Max", total, TINY), degree))
-        scaled = self("Div", self("Mul", weights, 2 * passed_on), root)
-        left = self("Gather", reference.arrived[number], index)  # (B, k, N + 1)
-        z = self("ReduceSum", self("Mul", self("Unsqueeze", scaled, [2]), left), [1], keepdims=0)
-        return self("Mul", self("Log", self("Add", z, SMALLEST)), 0.25)
+def draw_space(space: Space, x: Value) -> tuple[Value, Value]:
+    """Features (B, D) in the space of the rule, and their directions before centering."""
+    scaled = (x - space.shift) / space.scale
+    directions, parts = unit(scaled), []
+    if space.by_cosine > 0:
+        parts.append(unit(directions - space.center) * space.by_cosine**0.5)
+    if space.by_cosine < 1:
+        squares = squared_distances(scaled / space.width, space.pivots)
+        along = node("Exp", squares * -0.5) @ space.mix.T
+        rest = node("Relu", 1.0 - reduced("SumSquare", along, keepdims=True))
+        parts.append(joined(along, node("Sqrt", rest)) * (1 - space.by_cosine) ** 0.5)
+    return joined(*parts), directions
+
+
+def draw_rule(model: RuleModel, features: Value) -> tuple[Value, Value]:
+    """Logits of classes (B, N), and log-odds of a stranger (B,)."""
+    pairs, rows = statistics(model.reference, *draw_space(model.space, features))
+    w, shared = learned_rule().weights, model.shared
+    scaled = standardized(rows, shared.row_center, shared.row_spread)
+    of_row = joined(rows, scaled) @ w["row"] + shared.first
+    scaled = standardized(pairs, shared.center, shared.spread)
+    apart = pairs - best_other(pairs, model.reference.labels.shape[1])
+    of_pair = joined(pairs, apart, scaled) @ w["pair"]
+    h = node("Relu", of_pair + node("Unsqueeze", of_row, [1]))  # (B, N, W)
+    across = joined(reduced("Mean", h, 1), reduced("Max", h, 1)) @ w["across"]
+    h = node("Relu", h @ w["own"] + node("Unsqueeze", across, [1]) + shared.second)
+    pooled = joined(reduced("Max", h, 1), reduced("Mean", h, 1))
+    hidden = node("Relu", pooled @ w["stranger.1"] + w["stranger.1.bias"])
+    log_odds = hidden @ w["stranger.2"] + w["stranger.2.bias"]
+    return node("Squeeze", h @ w["logit"], [2]), node("Squeeze", log_odds, [1])
+
+
+def standardized(values: Value, center: Array, spread: Array) -> Value:
+    return node("Clip", (values - center) / (spread + SMALLEST_SPREAD), -5.0, 5.0)
+
+
+def best_other(pairs: Value, classes: int) -> Value:
+    """(B, N, A) -> (B, N, A)."""
+    if classes == 1:
+        return pairs
+    best, _ = largest(pairs, 2, axis=1)
+    first, second = columns(best, 0, 1), columns(best, 1, 2)
+    return node("Where", node("Equal", pairs, first), second, first)
+
+
+def statistics(reference: Reference, x: Value, directions: Value) -> tuple[Value, Value]:
+    """Numbers of each row and class (B, N, 10), and of each row (B, 10)."""
+    classes, size = reference.labels.shape[1], len(reference.rows)
+    cosines = x @ reference.rows.T  # (B, L)
+    closest = node("ArgMax", cosines, axis=-1, keepdims=0)
+    same = reduced("Max", cosines, keepdims=True)
+    copied = flags(same > reference.same)  # (B, 1)
+    count = min(NEIGHBOURS, max(size - 1, 1))
+    nearest, index = largest(cosines * (1.0 - flags(cosines > reference.same)), count)
+    pairs = []
+    for sums, weights in zip(reference.sums, reference.weights, strict=True):
+        along = x @ sums.T  # (B, N)
+        own = node("Gather", weights, closest) * copied
+        squares = (sums**2).sum(1) - own * 2.0 * along + own * own
+        cosine = (along - own * same) / node("Sqrt", node("Max", squares, TINY))
+        pairs.append(node("Clip", cosine, -1.0, 1.0) * flags(squares > 1e-9))
+    best = nearest_labels(x, reference)  # (B, N + 1)
+    weights = node("Pow", node("Relu", nearest), float(EDGE_POWER))  # (B, k)
+    arrived = [arriving(weights, index, reference, number) for number in range(len(WALKS))]
+    pairs += [columns(each, 0, classes) for each in (best, *arrived)]
+    pairs += [directions @ reference.by_direction.T, x @ reference.names.T]
+    last = count - 1
+    rows = [columns(nearest, min(n, last), min(n, last) + 1) for n in (0, 2, 6, 14)]
+    weights = weights + TINY
+    total = reduced("Sum", weights, keepdims=True)
+    for values in reference.around:
+        around = weights * node("Gather", values, index)
+        rows.append(reduced("Sum", around, keepdims=True) / total)
+    rows += [columns(each, classes, classes + 1) for each in (*arrived[1:], best)]
+    return joined(*(node("Unsqueeze", each, [2]) for each in pairs)), joined(*rows)
+
+
+def nearest_labels(x: Value, reference: Reference) -> Value:
+    """The largest cosines (B, N + 1) with a label of each class, 0 if it has none, and with a named
+    stranger."""
+    labels = reference.labels
+    of_kind = np.column_stack([labels > 0, labels.sum(1) == 0]).T  # (N + 1, S)
+    of_kind = np.pad(of_kind, [(0, 0), (0, 1)])  # so that there is one
+    labeled = np.pad(reference.labeled, [(0, 1), (0, 0)])
+    along = node("Unsqueeze", x @ labeled.T, [1])  # (B, 1, S + 1)
+    nearest = reduced("Max", along + np.where(of_kind, 0.0, -4.0), 2)
+    none = np.append(np.zeros(labels.shape[1]), NO_NAMED_STRANGER)
+    given = of_kind.any(1)
+    return nearest * given + np.where(given, 0.0, none)
+
+
+def arriving(weights: Value, index: Value, reference: Reference, number: int) -> Value:
+    """Weights of edges (B, k) and their ends -> the log of what arrives (B, N + 1), over 4."""
+    count, passed_on, _ = WALKS[number]
+    weights, index = columns(weights, 0, count), columns(index, 0, count)
+    total = reduced("Sum", weights, keepdims=True) * 2.0
+    degree = node("Gather", reference.degrees[number], index)
+    scaled = weights * (2 * passed_on) / node("Sqrt", node("Max", total, TINY) * degree)
+    left = node("Gather", reference.arrived[number], index)  # (B, k, N + 1)
+    z = reduced("Sum", node("Unsqueeze", scaled, [2]) * left, 1)
+    return node("Log", z + SMALLEST) * 0.25

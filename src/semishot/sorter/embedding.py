@@ -21,8 +21,7 @@ from semishot.data.thumbnails import fingerprint, small_copy
 from semishot.errors import InputError
 from semishot.sorter.boxes import cropped
 from semishot.sorter.embedding_cache import EmbeddingCache, Row
-from semishot.sorter.encoders.image_encoder import ImageEncoder
-from semishot.sorter.encoders.networks import Pixels, usual_batch
+from semishot.sorter.encoders.image_encoder import ImageEncoder, Pixels
 from semishot.sorter.listing import Item, Skipped
 from semishot.system.files import read_regular
 from semishot.system.npy import make_room
@@ -117,7 +116,7 @@ def encode_files(
 
     Each thread reads, decodes and encodes as many files as the network takes at once.
     """
-    clock, size = progress.seconds, encoder.batch or usual_batch(device)
+    clock, size = progress.seconds, encoder.batch_size(device)
 
     def encoded(some: Sequence[Item]) -> list[tuple[ReadFile, Row | None]]:
         files = []
@@ -130,9 +129,9 @@ def encode_files(
             files.append(file)
         rows: Iterator[Row] = iter(())
         if images := [file.pixels for file in files if file.pixels is not None]:
-            network = encoder.network(device)
+            encoder.sessions.on(device)  # opened outside of the time of encoding
             with clock.part("encoding"):
-                rows = iter(network(np.stack(images)))
+                rows = iter(encoder.encode(np.stack(images), device))
         return [(f._replace(pixels=None), None if f.pixels is None else next(rows)) for f in files]
 
     batches = (items[first : first + size] for first in range(0, len(items), size))

@@ -1,25 +1,22 @@
 """A saved model -> one ONNX file: pixels or features in; class, probabilities, scores of strangers out.
 
-Letters: B images, H x W pixels, C channels, D features.
+Letters: B images, V views of an image, H x W pixels, C channels, D features.
 """
 
 import json
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from msgspec import structs
-from numpy.typing import NDArray
 
 from semishot import __version__
 from semishot.errors import InputError
 from semishot.estimator.classifier import PrototypeClassifier
-from semishot.sorter.classifier_graph import OUTPUTS, draw_classifier, output_types
-from semishot.sorter.encoders.graph_builder import OnnxGraph, Shape
-from semishot.sorter.encoders.image_encoder import ImageEncoder
-from semishot.sorter.encoders.networks import open_session
+from semishot.estimator.spaces import Array
+from semishot.sorter.classifier_graph import OUTPUTS, draw_classifier
+from semishot.sorter.encoders.graph import FEATURES, IMAGES, OnnxGraph, node
+from semishot.sorter.encoders.image_encoder import Features, ImageEncoder, Pixels, open_session
 from semishot.sorter.predict import read_saved_model
 from semishot.system.files import write_whole
 
@@ -63,31 +60,19 @@ def export_classifier(
     """
     if out.suffix != ".onnx":
         raise InputError(f"an ONNX file ends in .onnx, not {out.name!r}")
-    takes = f"features ({classifier.n_features_in_})"
-    data = model_of(classifier, None)
-    difference = compare(data, "features", feature_trials(classifier), classifier, np.asarray)
+    data, trials = graph_of(classifier, None), feature_trials(classifier)
+    takes, difference = f"features ({trials.shape[1]})", compare(data, trials, trials, classifier)
     if encoder is not None:
         takes = f"uint8 images ({' x '.join(map(str, encoder.shape))})"
-        data, trials = model_of(classifier, encoder), image_trials(encoder)
-        difference = max(difference, compare(data, "images", trials, classifier, encoder.encode))
+        data, images = graph_of(classifier, encoder), image_trials(encoder)
+        difference = max(difference, compare(data, images, encoder.encode(images), classifier))
     write_whole(out, data)
     return Exported(out, len(classifier.classes_), takes, len(data) / 1e6, difference)
 
 
-def model_of(classifier: PrototypeClassifier, encoder: ImageEncoder | None) -> bytes:
-    """Features or images -> outputs."""
-    graph, features = OnnxGraph(), "features"
-    shape: tuple[int, ...] = (classifier.n_features_in_,)
-    if encoder is not None:
-        features, shape = encoder.draw(graph, "images"), encoder.shape
-    draw_classifier(graph, classifier, features)
-    taken = ("features", "float32") if encoder is None else ("images", "uint8")
-    inputs: dict[str, tuple[str, Shape]] = {taken[0]: (taken[1], ("batch", *shape))}
-    return graph.model(inputs, output_types(classifier), about(classifier, encoder))
-
-
-def about(classifier: PrototypeClassifier, encoder: ImageEncoder | None) -> dict[str, str]:
-    """The metadata that a program needs to run the graph."""
+def graph_of(classifier: PrototypeClassifier, encoder: ImageEncoder | None) -> bytes:
+    """Features or images -> outputs, with the metadata that a program needs to run it."""
+    graph, width = OnnxGraph(), classifier.n_features_in_
     facts = {
         "semishot": __version__,
         "classes": json.dumps(classifier.classes_.tolist()),
@@ -95,17 +80,31 @@ def about(classifier: PrototypeClassifier, encoder: ImageEncoder | None) -> dict
         "tolerance": json.dumps(TOLERANCE),
         "encoder": "features" if encoder is None else encoder.name,
     }
-    if encoder is not None:
+    if encoder is None:
+        features = graph.input(FEATURES, "float32", "batch", width)
+    else:
+        if encoder.batch is not None:
+            raise InputError(
+                f"{encoder.name} takes {encoder.batch} image(s) at once, and the exported file would too: "
+                "export the encoder again with opset 18 or later and a dynamic batch"
+            )
+        images = graph.input(IMAGES, "uint8", "batch", *encoder.shape)
+        views = node("Reshape", images, [-1, *encoder.view_shape])
+        by_view = node(
+            "Reshape", graph.include(encoder.sessions.graph, views), [-1, encoder.views, width]
+        )
+        features = node("ReduceMean", by_view, [1], keepdims=0)
         framing = encoder.prepare
         facts |= dict(zip(("height", "width", "channels"), map(str, encoder.shape), strict=True))
         facts["identity"] = encoder.identity
         rule = {"rule": type(framing).__name__.lower(), **structs.asdict(framing)}
         facts["resize"] = json.dumps(rule)
         facts |= {"notice": encoder.notice} if encoder.notice else {}
-    return facts
+    draw_classifier(classifier, features)
+    return graph.serialized(**facts)
 
 
-def feature_trials(classifier: PrototypeClassifier) -> NDArray[np.float32]:
+def feature_trials(classifier: PrototypeClassifier) -> Features:
     """Features near what the classifier compares with, at growing distances from it, and mixtures. Far from
     all of it, neighbours are equally near, and which of them count is rounding."""
     rng = np.random.default_rng(0)
@@ -117,14 +116,15 @@ def feature_trials(classifier: PrototypeClassifier) -> NDArray[np.float32]:
         landmarks = np.concatenate([rows / space.by_cosine**0.5 + space.center, landmarks])
     landmarks = landmarks[:LANDMARKS] * space.scale + space.shift
     noise = rng.normal(size=landmarks.shape) * np.abs(landmarks).mean()
-    near = [landmarks + amount * noise for amount in (0, 0.05, 0.1, 0.2, 0.3)]
+    shifted = [landmarks + amount * noise for amount in (0, 0.05, 0.1, 0.2, 0.3)]
     mixed = rng.dirichlet(np.ones(len(landmarks)), BATCH) @ landmarks
-    trials: NDArray[np.float32] = np.concatenate([*near, mixed]).astype(np.float32)
-    kept: NDArray[np.bool_] = (space(trials) @ rule.reference.rows.T).max(1) > ALONE
-    return trials[kept]
+    trials: Features = np.concatenate([*shifted, mixed]).astype(np.float32)
+    cosines: Array = space(trials) @ rule.reference.rows.T
+    near: Features = trials[cosines.max(1) > ALONE]
+    return near
 
 
-def image_trials(encoder: ImageEncoder) -> NDArray[np.uint8]:
+def image_trials(encoder: ImageEncoder) -> Pixels:
     """Black, white, a slope, squares and noise: uint8 (B, H, W, C)."""
     height, width, _ = encoder.shape
     y, x = np.mgrid[0:height, 0:width, 0:1][:2]
@@ -135,29 +135,25 @@ def image_trials(encoder: ImageEncoder) -> NDArray[np.uint8]:
 
 
 def compare(
-    data: bytes,
-    takes: str,
-    trials: NDArray[Any],
-    classifier: PrototypeClassifier,
-    encode: Callable[[NDArray[Any]], NDArray[Any]],
+    data: bytes, given: Pixels | Features, features: Features, classifier: PrototypeClassifier
 ) -> float:
-    """The largest difference between the graph and the classifier; InputError if it is too large."""
+    """The largest difference between the graph, given images or features, and the classifier, given these
+    features; InputError if it is too large."""
     session = open_session(data)
-    features = encode(trials).astype(classifier.prototypes_.dtype)
-    expected, stranger = classifier.predict_proba(features), classifier.stranger_proba(features)
-    classes = classifier.predict(features)
-    label, probabilities, strange = session.run(OUTPUTS, {takes: trials})
-    alone = session.run(OUTPUTS, {takes: trials[:1]})[1]
-    differences = [probabilities - expected, alone - probabilities[:1], strange - stranger]
-    worst = max(float(np.abs(each).max()) for each in differences)
-    two = np.sort(np.pad(expected, [(0, 0), (1, 0)]), 1)[:, -2:]
+    takes, features = session.get_inputs()[0].name, features.astype(classifier.prototypes_.dtype)
+    members, stranger = classifier.predict_proba(features), classifier.stranger_proba(features)
+    label, *numbers = session.run(OUTPUTS, {takes: given})
+    alone = np.column_stack(session.run(OUTPUTS[1:], {takes: given[:1]}))
+    found, expected = np.column_stack(numbers), np.column_stack([members, stranger])
+    worst = max(float(np.abs(found - expected).max()), float(np.abs(found[:1] - alone).max()))
+    two = np.sort(np.pad(members, [(0, 0), (1, 0)]), 1)[:, -2:]
     sure = two[:, 1] - two[:, 0] > TOLERANCE  # a tie may be resolved either way
     if classifier.reject is not None:
         cutoff = classifier.cutoff_
         edge = (1 - stranger) * two[:, 1] if cutoff is None else cutoff
         sure &= np.abs(stranger - edge) > TOLERANCE
     names = np.array([*classifier.classes_.tolist(), classifier.stranger_label_], object)
-    if worst > TOLERANCE or (names[label] != classes)[sure].any():
+    if worst > TOLERANCE or (names[label] != classifier.predict(features))[sure].any():
         raise InputError(
             f"the ONNX graph and the classifier disagree by {worst:.2g}, more than {TOLERANCE}, on {takes}: "
             "nothing was written; please report this with the encoder's name"

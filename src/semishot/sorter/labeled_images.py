@@ -13,8 +13,8 @@ from semishot.data.framing import is_drawing
 from semishot.errors import InputError, counted, printable
 from semishot.sorter.embedding import ImageDigest, Rows, embed, read_image
 from semishot.sorter.embedding_cache import EmbeddingCache
-from semishot.sorter.encoders.encoder_options import DEFAULT
-from semishot.sorter.encoders.image_encoder import ImageEncoder, open_encoder, with_boxes
+from semishot.sorter.encoders.image_encoder import ImageEncoder
+from semishot.sorter.encoders.names import DEFAULT, open_encoder
 from semishot.sorter.feature_files import FeatureFiles, feature_rows
 from semishot.sorter.label_tables import corrections_in, from_table, is_predictions, read_table
 from semishot.sorter.labels import DATABASE, LabelStore, SeenFile, open_store, status_of
@@ -58,7 +58,7 @@ def labeled_images(request: ClassifyRequest, seconds: Seconds) -> LabeledImages:
     with seconds.part("listing"):  # what is wrong with it is said before an encoder is loaded
         listing = list_images(request)
     encoder = open_encoder(request.encoder or DEFAULT, request.onnx, request.view)
-    encoder = with_boxes(encoder, request.crop)
+    encoder = encoder.with_boxes(request.crop)
     names = features_of_names(encoder, request.names) if request.names is not None else {}
 
     def arranged(images: list[ImageDigest]) -> list[ImageDigest]:

@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from semishot.errors import InputError
-from semishot.sorter.encoders.encoder_options import DESCRIPTION, GRAPH, WEIGHTS
+from semishot.sorter.encoders.names import DESCRIPTION, GRAPH
 from semishot.system.files import check_own, whole_folder
 
 if TYPE_CHECKING:  # it imports scipy
@@ -15,7 +15,7 @@ SAVED_MODEL, CLASSIFIER = "model", "classifier.safetensors"
 PREDICTIONS, SKIPPED = "predictions.csv", "skipped.csv"
 REPORT, RESULT, AUDIT = "report.html", "result.json", "audit.csv"
 EMBEDDINGS, PICTURES, SCRATCH = "embeddings", "pictures", ".features.npy"
-OF_A_MODEL = (DESCRIPTION, WEIGHTS, GRAPH, CLASSIFIER)
+OF_A_MODEL = (DESCRIPTION, GRAPH, CLASSIFIER)
 NOT_COUNTED = {".DS_Store"}
 """Created by a file manager in every folder that it shows."""
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from semishot.errors import InputError
 from semishot.sorter.embedding import Rows, embed
 from semishot.sorter.embedding_cache import EmbeddingCache
-from semishot.sorter.encoders.image_encoder import ImageEncoder, load_encoder, with_boxes
+from semishot.sorter.encoders.image_encoder import ImageEncoder, load_encoder
 from semishot.sorter.feature_files import gathered, read_features
 from semishot.sorter.listing import Item, Skipped, from_folders
 from semishot.sorter.out_folder import CLASSIFIER, SAVED_MODEL
@@ -63,7 +63,7 @@ def predict(request: PredictRequest) -> tuple[list[Prediction], list[Skipped]]:
         if encoder is None:
             rows = _given_features(request.images, classifier.features, Path(scratch))
         else:
-            rows = _embedded(request, with_boxes(encoder, request.crop), Path(scratch))
+            rows = _embedded(request, encoder.with_boxes(request.crop), Path(scratch))
         if not rows.items:
             why = "in " + ", ".join(str(path) for path in request.images[:4])
             if rows.skipped:

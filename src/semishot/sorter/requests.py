@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
-from semishot.sorter.encoders.encoder_options import OnnxOptions, View
+from semishot.sorter.encoders.names import OnnxOptions, View
 from semishot.system.devices import Device
 
 ANSWERS = "labels.sqlite"

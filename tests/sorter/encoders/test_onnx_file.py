@@ -25,13 +25,8 @@ from onnx import TensorProto, helper, numpy_helper
 
 from semishot import PrototypeClassifier
 from semishot.errors import InputError
-from semishot.sorter.encoders.encoder_options import OnnxOptions
-from semishot.sorter.encoders.image_encoder import (
-    ImageEncoder,
-    load_encoder,
-    open_encoder,
-    save_encoder,
-)
+from semishot.image_encoders import ImageEncoder, load_encoder, open_encoder, save_encoder
+from semishot.sorter.encoders.names import OnnxOptions
 from semishot.sorter.export import export
 from support.commands import printed, refusal
 from support.own_images import folders
@@ -339,7 +334,7 @@ def test_a_saved_encoder_is_the_same_one_and_needs_no_other_file(network, tmp_pa
     with pytest.raises(InputError, match="is not the one of"):
         load_encoder(folder)
     (folder / "encoder.onnx").unlink()
-    with pytest.raises(InputError, match=r"no file .*encoder\.onnx"):
+    with pytest.raises(InputError, match="no model in"):
         load_encoder(folder)
 
 

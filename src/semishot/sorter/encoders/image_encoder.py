@@ -1,149 +1,226 @@
-"""Encoders by name, and an encoder as part of a saved model."""
+"""An image encoder: a framing and an ONNX graph, run by onnxruntime, and saved as just these.
 
-from dataclasses import dataclass, replace
+Letters: B images, V views of an image, H x W pixels, C channels, D features.
+"""
+
+import hashlib
+import os
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
-from semishot.errors import InputError, printable
-from semishot.sorter.boxes import read_boxes
-from semishot.sorter.encoders.encoder_options import (
-    CHOICES,
-    DEFAULT_VIEW,
-    DESCRIPTION,
-    FEATURES,
-    GRAPH,
-    HUB,
-    OMNIGLOT,
-    ONNX,
-    SHORT,
-    TRAINED,
-    WEIGHTS,
-    OnnxOptions,
-    View,
-)
-from semishot.sorter.encoders.networks import ImageEncoder, viewed
-from semishot.sorter.encoders.onnx_file import open_onnx
-from semishot.sorter.encoders.pretrained import open_packaged, open_run
-from semishot.system.files import write_json
+import numpy as np
+from msgspec import Struct, to_builtins
+from numpy.typing import ArrayLike, NDArray
+
+from semishot.data.framing import Both, Framing, Middle, Whole, to_json
+from semishot.errors import InputError, reason_of
+from semishot.sorter.boxes import Boxes, read_boxes
+from semishot.sorter.encoders.names import DESCRIPTION, GRAPH, View
+from semishot.system.files import read_regular, write_json, write_whole
 from semishot.system.structs import read_struct
 
-__all__ = ["ImageEncoder", "load_encoder", "open_encoder", "save_encoder"]
-
-FORMAT = 1
+Pixels = NDArray[np.uint8]
+Features = NDArray[np.float32]
+NO_ENCODER = "features"
+"""In place of an encoder's name: the classifier was given features."""
 AGAIN = "run `semishot classify` again"
-MODEL_FILE = "model.safetensors"
-"""In a run folder."""
+MOST_BYTES = 2**31 - 1
+"""The most that one ONNX file can hold, weights included."""
+BATCH_ON_GPU = 64
+CUDA, CPU = "CUDAExecutionProvider", "CPUExecutionProvider"
+
+
+class EncoderDescription(Struct, omit_defaults=True):
+    """The fields of `encoder.json`."""
+
+    format: Literal[2]
+    encoder: str
+    identity: str = ""
+    framing: Framing | None = None
+    """None: there is no encoder, the classifier was given features."""
+    features: int = 0
+    batch: int | None = None
+    notice: str = ""
+    cropped: bool = False
+
+
+class Sessions:
+    """A graph from single views, uint8 (B, H, W, C), to features (B, D), and the devices that run it."""
+
+    def __init__(self, graph: bytes) -> None:
+        self.graph = graph
+        self._by_device: dict[str, Any] = {}
+        self._opening = threading.Lock()
+
+    def on(self, device: str) -> Any:
+        with self._opening:  # the first thread opens it; meanwhile, others decode
+            if device not in self._by_device:
+                self._by_device[device] = open_session(self.graph, device)
+            return self._by_device[device]
 
 
 @dataclass(frozen=True)
-class EncoderDescription:
-    """The fields of `encoder.json`."""
+class ImageEncoder:
+    """An encoder: it turns opened images into features."""
 
-    format: int
-    encoder: str
-    identity: str = ""
-    onnx: OnnxOptions | None = None
-    view: View | None = None
-    """Of photographs."""
-    cropped: bool = False
-    revision: str = ""
-    sha256: str = ""
-    """Of the hub: the revision of the repository, and the digest of the file of the graph."""
+    name: str
+    """The name, as given to `--encoder`."""
+    prepare: Framing
+    """An opened image -> uint8 (H, W, C)."""
+    features: int
+    """D."""
+    sessions: Sessions = field(repr=False)
+    """What runs it on a device: auto, cpu, cuda or cuda:N."""
+    batch: int | None = None
+    """The only number of views that its graph takes."""
+    notes: tuple[str, ...] = ()
+    """What was assumed about it, for the user."""
     notice: str = ""
-    """The license of the weights."""
+    """The license of its weights."""
+    boxes: Boxes | None = None
+    """What is seen of each file instead of the frame."""
+    cropped: bool = False
+    """Whether its features were made with boxes, also if it was loaded without them."""
+    embed_names: Callable[[Sequence[str]], Features] | None = None
+    """Names of classes -> (N, D), if it was trained with texts."""
 
+    @cached_property
+    def identity(self) -> str:
+        """A digest of the graph and of how images are prepared: it changes if the features do."""
+        return hashlib.sha256(to_json(self.prepare).encode() + self.sessions.graph).hexdigest()
 
-def open_encoder(
-    name: str, onnx: OnnxOptions | None = None, view: View | None = None
-) -> ImageEncoder:
-    """Open an encoder by name.
+    @property
+    def cached_as(self) -> str:
+        """Its identity, and which boxes it sees: features of others are others."""
+        seen = f"{self.identity} {self.boxes.digest}" if self.boxes is not None else ""
+        return hashlib.sha256(seen.encode()).hexdigest() if seen else self.identity
 
-    `photos`, `photos-lite0`, `omniglot`, `onnx:FILE`, `hf:OWNER/NAME` or a short name of one, or the path
-    of a run folder or of a file by `semishot pick`; `#2` at the end of a path selects the third run.
-    """
-    options = onnx or OnnxOptions()
-    if name.startswith(ONNX):
-        path = Path(name.removeprefix(ONNX))
-        encoder = open_onnx(f"{ONNX}{printable(path.name)}", path, options)
-    elif name.startswith(HUB) or name in SHORT:
-        from semishot.sorter.encoders.hub import open_hub
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        """H, W, C."""
+        return self.prepare.height, self.prepare.width, self.prepare.channels
 
-        encoder = open_hub(name, options)
-    elif options != OnnxOptions():
-        raise InputError("--encoder-size and its like are for onnx:FILE and hf:OWNER/NAME")
-    else:
-        packaged = open_packaged(name)
-        if packaged is None or name == OMNIGLOT:
-            if view is not None:
-                raise InputError(
-                    "--view is for photographs: photos, photos-lite0, onnx:FILE and hf:"
-                )
-            return packaged or _of_run(name)
-        encoder = packaged
-    return viewed(encoder, view or DEFAULT_VIEW)
+    @property
+    def views(self) -> int:
+        """V. They lie above each other."""
+        return 2 if isinstance(self.prepare, Both) else 1
 
+    @property
+    def view_shape(self) -> tuple[int, int, int]:
+        """H, W, C of one view."""
+        height, width, channels = self.shape
+        return height // self.views, width, channels
 
-def _of_run(name: str) -> ImageEncoder:
-    """By the path of a run folder or a file in it, with the number of the run behind #."""
-    source, _, number = name.partition("#")
-    path = Path(source) / MODEL_FILE if Path(source).is_dir() else Path(source)
-    if not path.is_file():
-        raise InputError(f"no encoder {name!r}: choose {CHOICES}")
-    return open_run(name, path, number)
+    def viewed(self, view: View) -> "ImageEncoder":
+        """An encoder of the middle that sees the whole image instead, or both."""
+        middle = self.prepare
+        assert isinstance(middle, Middle)
+        height, width, channels = self.shape
+        framing: Framing = middle
+        if view == "whole":
+            framing = Whole(height, width, channels, middle.bicubic)
+        elif view == "both":
+            framing = Both(height, width, middle.share, channels, middle.bicubic)
+        return replace(self, prepare=framing)
+
+    def with_boxes(self, crop: Path | None) -> "ImageEncoder":
+        """An encoder that sees the boxes of a detector's file, if one is given."""
+        return self if crop is None else replace(self, boxes=read_boxes(crop), cropped=True)
+
+    def batch_size(self, device: str) -> int:
+        """How many views are encoded at once. On a CPU each is encoded alone and on one core: its features
+        are the same bits whatever is encoded beside it, and cores need not wait for each other."""
+        return self.batch or (BATCH_ON_GPU if CUDA in providers(device) else 1)
+
+    def encode(self, images: ArrayLike, device: str = "cpu") -> Features:
+        """Prepared images, uint8 (B, H, W, C) -> features, float32 (B, D): the mean of their views."""
+        pixels, batch = np.asarray(images, np.uint8), self.batch_size(device)
+        views = pixels.reshape(-1, *self.view_shape)  # (B V, H, W, C)
+        missing = -len(views) % batch
+        filled = np.concatenate([views, *[views[-1:]] * missing]) if missing else views
+        session = self.sessions.on(device)
+        try:
+            parts = np.split(filled, len(filled) // batch)
+            rows = np.concatenate([session.run(None, {"images": each})[0] for each in parts])
+        except Exception as error:  # onnxruntime's own types
+            raise InputError(
+                f"the encoder cannot be run on {batch} images at once ({reason_of(error)})"
+            ) from error
+        features: Features = rows[: len(views)].reshape(len(pixels), -1, self.features).mean(1)
+        return features
 
 
 def save_encoder(encoder: ImageEncoder | None, folder: Path) -> None:
-    """Write `encoder.json`, and weights unless they come with a package: no other file is needed.
+    """Write `encoder.json` and `encoder.onnx`: no other file is needed, not even a package with weights.
 
     None: there is no encoder, the classifier was given features.
     """
-    fields: dict[str, Any] = {"format": FORMAT, "encoder": FEATURES}
+    saved = EncoderDescription(2, NO_ENCODER)
     if encoder is not None:
-        fields |= {"encoder": encoder.name, "identity": encoder.identity}
-        fields |= {"notice": encoder.notice} if encoder.notice else {}
-        fields |= {"cropped": True} if encoder.cropped else {}
-        fields |= encoder.save(folder)
-    write_json(folder / DESCRIPTION, fields)
+        about = encoder.name, encoder.identity, encoder.prepare, encoder.features, encoder.batch
+        saved = EncoderDescription(2, *about, encoder.notice, encoder.cropped)
+        write_whole(folder / GRAPH, encoder.sessions.graph)
+    write_json(folder / DESCRIPTION, to_builtins(saved))
 
 
 def load_encoder(folder: Path) -> ImageEncoder | None:
-    """Read what `save_encoder` wrote; None if the model was given features. Different weights are refused."""
-    path = folder / DESCRIPTION
+    """Read what `save_encoder` wrote; None if the model was given features. A changed graph is refused."""
     try:
-        saved = read_struct(EncoderDescription, path)
+        saved = read_struct(EncoderDescription, folder / DESCRIPTION)
+        if saved.framing is None:
+            return None
+        graph = read_regular(folder / GRAPH, MOST_BYTES)
     except (FileNotFoundError, NotADirectoryError) as error:
         raise InputError(
             f"no model in {folder}: `semishot classify` leaves one in OUT/model"
         ) from error
-    if saved.format != FORMAT:
-        raise InputError(f"{path}: format must be {FORMAT}, not {saved.format}; {AGAIN}")
-    name = saved.encoder
-    if name == FEATURES:
-        return None
-    encoder = None
-    if saved.onnx is not None:
-        encoder = open_onnx(name, folder / GRAPH, saved.onnx)
-    elif name == TRAINED and not (folder / WEIGHTS).is_file():
-        raise InputError(f"no {folder / WEIGHTS}: {AGAIN}")
-    elif name == TRAINED:
-        encoder = open_run(name, folder / WEIGHTS)
-    encoder = encoder or open_packaged(name)
-    if encoder is None:
-        raise InputError(
-            f"{path}: encoder must be one of this version's, not {name!r:.80}; {AGAIN}"
-        )
-    if saved.view is not None:
-        encoder = viewed(encoder, saved.view)
+    except InputError as error:
+        raise InputError(f"{error}; {AGAIN}") from error
+    encoder = ImageEncoder(
+        saved.encoder,
+        saved.framing,
+        saved.features,
+        Sessions(graph),
+        saved.batch,
+        notice=saved.notice,
+        cropped=saved.cropped,
+    )
     if encoder.identity != saved.identity:
+        raise InputError(f"{folder / GRAPH} is not the one of {folder / DESCRIPTION}; {AGAIN}")
+    return encoder
+
+
+def open_session(graph: bytes, device: str = "cpu") -> Any:
+    """A session of onnxruntime with one thread, on the GPU if its CUDA provider is installed.
+
+    device: auto, cpu, cuda or cuda:N.
+    """
+    os.environ["ORT_DISABLE_TELEMETRY"] = "1"
+    import onnxruntime
+
+    number = {"device_id": device.partition(":")[2] or "0"}
+    wanted = [(CUDA, number) if name == CUDA else name for name in providers(device)]
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = 1  # the thread that asks is the one that works
+    options.log_severity_level = 4  # errors are raised; they need not be printed too
+    try:
+        return onnxruntime.InferenceSession(graph, options, providers=wanted)
+    except Exception as error:  # its own types
+        raise InputError(f"onnxruntime cannot open the graph ({reason_of(error)})") from error
+
+
+def providers(device: str) -> list[str]:
+    """Of onnxruntime, the best first."""
+    import onnxruntime
+
+    if device != "cpu" and CUDA in onnxruntime.get_available_providers():
+        return [CUDA, CPU]
+    if device.startswith("cuda"):
         raise InputError(
-            f"the encoder {name!r} is not the one of {folder}: its weights or how it prepares images have "
-            f"changed; {AGAIN}"
+            f"--device {device}: onnxruntime is installed without CUDA (onnxruntime-gpu)"
         )
-    return replace(encoder, notice=saved.notice, cropped=saved.cropped)
-
-
-def with_boxes(encoder: ImageEncoder, crop: Path | None) -> ImageEncoder:
-    """An encoder that sees the boxes of a detector's file, if one is given."""
-    if crop is None:
-        return encoder
-    return replace(encoder, boxes=read_boxes(crop), cropped=True)
+    return [CPU]

