@@ -67,14 +67,14 @@ def test_while_files_are_sorted_it_says_how_to_go_on_and_back(capsys, monkeypatc
     )
     done = []
 
-    def third(sorting, step):
+    def third(*file):
         if len(done) == 3:
             raise KeyboardInterrupt
-        done.append(sort_one(sorting, step))
+        done.append(place(*file))
 
-    sort_one = move_files._sort_one
+    place = move_files.place
     with monkeypatch.context() as patched:
-        patched.setattr(move_files, "_sort_one", third)
+        patched.setattr(move_files, "place", third)
         assert last_line(capsys, *DRAWN, "--apply", "move") == line
         assert last_line(capsys, *DRAWN, "--apply", "move") == line  # while it is completed
     assert len(list(Path("pile").rglob("*.png"))) == 21

@@ -6,7 +6,6 @@ import pytest
 from hypothesis.stateful import run_state_machine_as_test
 
 from semishot.sorter.moving import move_files
-from semishot.sorter.moving import plan as plans
 from support.sorting_model import Sorter, counts, options
 
 
@@ -14,8 +13,7 @@ from support.sorting_model import Sorter, counts, options
 def plain(monkeypatch):
     """No progress, and no waiting for a disk: this is about kills, not about power cuts."""
     monkeypatch.setattr(os, "fsync", lambda file: None)
-    for module in (move_files, plans):
-        monkeypatch.setattr(module, "track", lambda items, *_: items)
+    monkeypatch.setattr(move_files, "track", lambda items, *_: items)
 
 
 def test_nothing_is_lost_whatever_happens_in_any_order():

@@ -259,7 +259,7 @@ def test_an_interrupted_sorting_is_completed_by_the_same_command_only(capsys, tm
     given = ["classify", "--labeled", labeled, "--unlabeled", pile, "--out", "out", *DRAWN]
     printed(capsys, *given, "--apply", "move")
     done = read_journal(Path("out"))
-    write_journal(replace(done, done=False))
+    write_journal(replace(done, steps=tuple(s._replace(state="todo") for s in done.steps)))
     done.target(done.steps[0]).rename(done.steps[0].source)  # as if killed before the first one
     predicted = Path("out/predictions.csv").read_text()
     for other in ([], ["--apply", "copy"]):
@@ -513,7 +513,7 @@ def test_an_undo_that_cannot_be_whole_says_so(capsys, tmp_path):
     assert caught.value.code == 1
     out, err = capsys.readouterr()
     assert out == "5 copies removed; your files stayed where they were\n"
-    assert f"not undone: {changed}: it has changed since it was sorted" in err
+    assert f": {changed} is gone, or has changed since it was sorted\n" in err
     assert (
         "semishot: 1 of 6 could not be undone; to undo one that you moved, put it back first" in err
     )

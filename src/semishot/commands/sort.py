@@ -111,7 +111,7 @@ def undo(out: tyro.conf.Positional[Path], below: Path | None = None) -> None:
     from semishot.sorter.summary import named
 
     undone = undo(out, below)
-    print(undone.line())
+    print(undone.undone())
     for line in named("not undone", undone.problems):
         print(line, file=sys.stderr)
     if undone.problems:

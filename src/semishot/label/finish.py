@@ -24,8 +24,7 @@ from semishot.sorter.moving.journal import (
     undo_command,
     write_journal,
 )
-from semishot.sorter.moving.move_files import LOCK
-from semishot.sorter.moving.plan import Wanted, class_folders, is_linked, plan
+from semishot.sorter.moving.move_files import LOCK, Wanted, class_folders, is_linked, plan
 from semishot.sorter.predictions import csv_bytes, csv_table
 from semishot.sorter.requests import How
 from semishot.system.files import real_path, whole_folder, write_whole

@@ -216,7 +216,7 @@ class Pages:
         request = self.images.request
         done = undo(request.folder, request.pile)
         self.session.reader.look_again.set()
-        return {"said": done.line(), "files": done.count, **_shown(done.problems)}
+        return {"said": done.undone(), "files": done.count, **_shown(done.problems)}
 
     def table(self, request: Request) -> Response:
         """A table, written to OUT and handed to the browser."""

@@ -19,8 +19,7 @@ from semishot.sorter.moving.journal import (
     undo_command,
     write_journal,
 )
-from semishot.sorter.moving.move_files import LOCK, complete
-from semishot.sorter.moving.plan import Wanted, is_linked, plan
+from semishot.sorter.moving.move_files import LOCK, Wanted, complete, is_linked, plan
 from semishot.sorter.out_folder import (
     PREDICTIONS,
     REPORT,
@@ -126,7 +125,8 @@ def _learn(request: ClassifyRequest) -> tuple[Classified, Sorting | None]:
     with seconds.part("learning"), doing("choosing what to label next"):
         asked = fitted.next_to_label()
         summary = summarize(fitted, images.notes, asked)
-    targets = planned.targets() if planned is not None and planned.how == "move" else {}
+    moves = planned.targets if planned is not None and planned.how == "move" else {}
+    targets = {source: target for target, source in moves.items()}
     with seconds.part("page"):
         write_page(out / REPORT, fitted, asked, summary, targets)
     write_text(out / PREDICTIONS, as_csv(fitted.predictions, fitted.labeled_items))

@@ -254,7 +254,7 @@ class Classified:
         else:
             end = "was continued" if outcome.problems else "is complete"
             done = f"The interrupted sorting to {out}/{SORTED} {end}"
-        undone = f"; `{printable(undo_command(self.out))}` undoes it" if outcome.undoable else ""
+        undone = f"; `{printable(undo_command(self.out))}` undoes it" if outcome.count else ""
         counts = outcome.counts(self.sorted_before)
         return [*lines, f"{done}: {counts}{undone}.", *named("Not sorted", self.problems)]
 
@@ -262,8 +262,5 @@ class Classified:
         """A line for people whose files were not all sorted."""
         if self.outcome is None or not (failed := len(self.outcome.problems)):
             return None
-        again = "; the same command tries again" if self.outcome.left else ""
-        return (
-            f"{failed:,} of {failed + self.outcome.count:,} files could not be sorted "
-            f"({self.outcome.counts(self.sorted_before)}){again}"
-        )
+        files = f"{failed:,} of {failed + self.outcome.count:,} files"
+        return f"{files} could not be sorted; the same command tries again"

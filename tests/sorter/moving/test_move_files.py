@@ -4,7 +4,6 @@ import errno
 import hashlib
 import json
 import os
-from pathlib import Path
 
 import pytest
 
@@ -12,48 +11,56 @@ from semishot.commands.main import main
 from semishot.errors import InputError
 from semishot.sorter.listing import STRANGER
 from semishot.sorter.moving import one_file
-from semishot.sorter.moving import plan as plans
 from semishot.sorter.moving.journal import read_journal, write_journal
-from semishot.sorter.moving.move_files import complete, undo
-from semishot.sorter.moving.plan import Wanted
+from semishot.sorter.moving.move_files import Wanted, complete, plan, undo
 from semishot.sorter.summary import Classified, named
 from semishot.system.folder_names import folded, folder_names, safe_name
 from support.commands import printed
 from support.own_images import DRAWN, folders
 
-
-def plan(out, how, wanted):
-    """(path, label, digest) of each file -> the sorting, written as a journal."""
-    sorting, _ = plans.plan(out, how, [Wanted(*each) for each in wanted])
-    write_journal(sorting)
-    return sorting
+PILE = {"a/x.jpg": "cat", "b/x.jpg": "cat", "c.jpg": "dog", "d.jpg": STRANGER}
+TARGETS = {"cat/x.jpg", "cat/x~2.jpg", "dog/c.jpg", "stranger/d.jpg"}
 
 
-def undone(out):
-    result = undo(out)
-    return result.count, result.problems
-
-
-def digest(path):
-    return hashlib.sha256(path.read_bytes()).hexdigest()
-
-
-def make_pile(root):
-    """Four files, two of one name: (path, class or stranger, digest)."""
-    wanted = []
-    for name, label in {
-        "a/x.jpg": "cat",
-        "b/x.jpg": "cat",
-        "c.jpg": "dog",
-        "d.jpg": STRANGER,
-    }.items():
-        path = root / "pile" / name
+@pytest.fixture
+def out(tmp_path):
+    """Beside a pile of four files, two of one name."""
+    for number, name in enumerate(PILE):
+        path = tmp_path / "pile" / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(name.encode() * 50)
-        os.utime(path, (1_000_000_000, 1_000_000_000 + len(wanted)))
-        wanted.append((path, label, digest(path)))
-    (root / "out").mkdir()
-    return wanted
+        os.utime(path, (1_000_000_000, 1_000_000_000 + number))
+    (tmp_path / "out").mkdir()
+    return tmp_path / "out"
+
+
+@pytest.fixture(params=["move", "copy", "link"])
+def how(request):
+    return request.param
+
+
+def planned(out, how, pile=None, labels=()):
+    """A sorting of the pile, written as a journal, and notes; `labels` are those of its files."""
+    pile, classes = (
+        pile or out.parent / "pile",
+        dict(zip(PILE, labels, strict=True) if labels else PILE),
+    )
+    wanted = []
+    for name, label in classes.items():
+        digest = hashlib.sha256(name.encode() * 50).hexdigest()
+        wanted.append(Wanted(pile / name, label, digest))
+    sorting, notes = plan(out, how, wanted, pile)
+    write_journal(sorting)
+    return sorting, notes
+
+
+def sort(out, *given, **options):
+    return complete(planned(out, *given, **options)[0])
+
+
+def undone(out, below=None):
+    result = undo(out, below)
+    return result.count, result.problems
 
 
 def state(root):
@@ -65,94 +72,86 @@ def state(root):
     }
 
 
-def sorted_names(root):
-    return {str(p.relative_to(root / "out/sorted")) for p in (root / "out/sorted").rglob("*.jpg")}
+def sorted_names(out):
+    return {str(path.relative_to(out / "sorted")) for path in (out / "sorted").rglob("*.jpg")}
 
 
-TARGETS = {"cat/x.jpg", "cat/x~2.jpg", "dog/c.jpg", "stranger/d.jpg"}
-
-
-def resort(root, how, labels):
-    """Plan and complete another sorting; `labels` are those of the four files."""
-    before = read_journal(root / "out")
-    wanted = [(s.source, label, s.digest) for s, label in zip(before.steps, labels, strict=True)]
-    return plan(root / "out", how, wanted)
-
-
-CHANGED = ("cat", "dog", STRANGER, STRANGER)
-CHANGED_TARGETS = {"cat/x.jpg", "dog/x.jpg", "stranger/c.jpg", "stranger/d.jpg"}
-
-
-@pytest.fixture(params=["move", "copy", "link"])
-def how(request):
-    return request.param
-
-
-def test_files_are_sorted_and_put_back(how, tmp_path):
-    wanted = make_pile(tmp_path)
-    before = state(tmp_path)
-    assert complete(plan(tmp_path / "out", how, wanted)).problems == []
-    assert sorted_names(tmp_path) == TARGETS
-    assert [path.exists() for path, _, _ in wanted] == [how != "move"] * 4
-    for step, (path, _, there) in zip(read_journal(tmp_path / "out").steps, wanted, strict=True):
-        target = tmp_path / "out/sorted" / step.folder / step.name
-        assert digest(target) == there
+def test_files_are_sorted_and_put_back(how, out):
+    before = state(out.parent)
+    assert sort(out, how).problems == []
+    assert sorted_names(out) == TARGETS
+    for target, source in read_journal(out).targets.items():
+        assert source.exists() == (how != "move")
         assert target.is_symlink() == (how == "link")
-        assert target.stat().st_mtime == before[str(path.relative_to(tmp_path))][2] / 1e9
-    assert read_journal(tmp_path / "out").done
-    count, problems = undone(tmp_path / "out")
-    assert (count, problems) == (4, [])
-    assert state(tmp_path) == before
-    assert not list((tmp_path / "out").iterdir())
+        assert (
+            state(target.parent)[target.name][1:] == before[str(source.relative_to(out.parent))][1:]
+        )
+    assert read_journal(out).done
+    assert undone(out) == (4, [])
+    assert state(out.parent) == before
+    assert not list(out.iterdir())
 
 
 # Sorted again
 
 
-def test_what_changed_is_moved_from_where_it_is_and_one_undo_restores_all(how, tmp_path):
-    wanted = make_pile(tmp_path)
-    before = state(tmp_path)
-    complete(plan(tmp_path / "out", how, wanted))
-    untouched = (tmp_path / "out/sorted/cat/x.jpg").lstat().st_ino
-    again = resort(tmp_path, how, CHANGED)
-    assert [step.was for step in again.steps] == [None, ("cat", "x~2.jpg"), ("dog", "c.jpg"), None]
-    assert complete(again).problems == []
-    assert sorted_names(tmp_path) == CHANGED_TARGETS
-    assert (tmp_path / "out/sorted/cat/x.jpg").lstat().st_ino == untouched
-    done = read_journal(tmp_path / "out")
-    assert done.done
-    assert [step.was for step in done.steps] == [None] * 4
-    assert [step.source for step in done.steps] == [path for path, _, _ in wanted]
-    assert undone(tmp_path / "out") == (4, [])
-    assert state(tmp_path) == before
-    assert not (tmp_path / "out/sorted").exists()
+def test_what_changed_is_sorted_anew_and_one_undo_restores_all(how, out):
+    before = state(out.parent)
+    sort(out, how)
+    untouched = (out / "sorted/cat/x.jpg").lstat()
+    assert sort(out, how, labels=("cat", "dog", STRANGER, STRANGER)).counts(again=True) == (
+        "4 files in their folders"
+    )
+    assert sorted_names(out) == {"cat/x.jpg", "dog/x.jpg", "stranger/c.jpg", "stranger/d.jpg"}
+    assert (out / "sorted/cat/x.jpg").lstat() == untouched
+    assert sort(out, how, labels=("cat", "bird", "cat", "bird")).problems == []
+    assert not (out / "sorted/dog").exists()
+    assert undone(out) == (4, [])
+    assert state(out.parent) == before
 
 
-def test_what_has_changed_is_left_and_named(tmp_path):
-    wanted = make_pile(tmp_path)
-    ready = plan(tmp_path / "out", "move", wanted)
-    wanted[0][0].write_text("edited before the sorting")
-    wanted[3][0].unlink()
-    problems = complete(ready).problems
-    assert len(problems) == 2
-    assert "it has changed since it was read" in problems[0]
-    assert wanted[0][0].read_text() == "edited before the sorting"
-    (tmp_path / "out/sorted/dog/c.jpg").write_text("edited after it")
-    wanted[1][0].write_text("another one in the old place")
-    count, problems = undone(tmp_path / "out")
-    assert count == 0
-    assert any("it has changed since it was sorted" in line for line in problems)
-    assert any("exists again, with different content" in line for line in problems)
-    assert len(problems) == 2  # what was not sorted is not undone
-    assert (tmp_path / "out/sorted/dog/c.jpg").read_text() == "edited after it"
-    assert wanted[1][0].read_text() == "another one in the old place"
-    assert read_journal(tmp_path / "out") is not None
+def test_files_that_change_places_keep_their_names(how, out):
+    sort(out, how, labels=("cat", "dog", "cat", "dog"))
+    sort(out, how, labels=("dog", "cat", "cat", "dog"))
+    assert sorted_names(out) == {"dog/x.jpg", "cat/x.jpg", "cat/c.jpg", "dog/d.jpg"}
+    assert undone(out) == (4, [])
 
 
-def test_a_full_disk_ends_the_work_which_goes_on_later(tmp_path, monkeypatch):
-    wanted = make_pile(tmp_path)
-    before = state(tmp_path)
-    ready = plan(tmp_path / "out", "copy", wanted)
+def test_a_file_that_cannot_go_home_stays_in_its_folder(out):
+    sort(out, "move")
+    home = out.parent / "pile/c.jpg"
+    home.write_text("another one")
+    outcome = sort(out, "move", labels=("dog", "cat", "cat", STRANGER))
+    assert outcome.problems == [f"{home}: {home} exists and is another file"]
+    assert sorted_names(out) == {"dog/x.jpg", "cat/x~2.jpg", "dog/c.jpg", "stranger/d.jpg"}
+    home.unlink()
+    assert undone(out) == (4, [])
+
+
+def test_what_has_changed_is_left_and_named(out):
+    pile = out.parent / "pile"
+    ready, _ = planned(out, "move")
+    (pile / "a/x.jpg").write_text("edited before the sorting")
+    (pile / "d.jpg").unlink()
+    (edited, gone) = complete(ready).problems
+    assert edited == f"{pile}/a/x.jpg: it has changed since it was read"
+    assert gone.startswith(f"{pile}/d.jpg: ")
+    assert (pile / "a/x.jpg").read_text() == "edited before the sorting"
+    (out / "sorted/dog/c.jpg").write_text("edited after it")
+    (pile / "b/x.jpg").write_text("another one in the old place")
+    count, problems = undone(out)
+    assert count == 0  # and what was not sorted is not undone
+    assert problems == [
+        f"{pile}/c.jpg: {out}/sorted/dog/c.jpg is gone, or has changed since it was sorted",
+        f"{pile}/b/x.jpg: {pile}/b/x.jpg exists and is another file",
+    ]
+    assert (out / "sorted/dog/c.jpg").read_text() == "edited after it"
+    assert (pile / "b/x.jpg").read_text() == "another one in the old place"
+    assert read_journal(out) is not None
+
+
+def test_a_full_disk_ends_the_work_which_goes_on_later(out, monkeypatch):
+    before = state(out.parent)
     copied = []
 
     def refuse(*of):
@@ -162,119 +161,113 @@ def test_a_full_disk_ends_the_work_which_goes_on_later(tmp_path, monkeypatch):
 
     with monkeypatch.context() as patch:
         patch.setattr(one_file.shutil, "copystat", refuse)
-        with pytest.raises(OSError, match=os.strerror(errno.ENOSPC)) as caught:
-            complete(ready)
-    assert caught.value.filename == str(tmp_path / "out/sorted/dog/c.jpg")
-    assert "(2 of 4 files copied, the others stayed where they were)" in str(caught.value)
-    assert not read_journal(tmp_path / "out").done
-    assert sorted_names(tmp_path) == {"cat/x.jpg", "cat/x~2.jpg"}
-    assert complete(read_journal(tmp_path / "out")).problems == []
-    assert sorted_names(tmp_path) == TARGETS
-    assert undone(tmp_path / "out") == (4, [])
-    assert {k: v[:2] for k, v in state(tmp_path).items()} == {k: v[:2] for k, v in before.items()}
+        with pytest.raises(OSError, match=r"2 of 4 files copied") as caught:
+            sort(out, "copy")
+    assert caught.value.errno == errno.ENOSPC
+    assert not read_journal(out).done
+    assert sorted_names(out) == {"cat/x.jpg", "cat/x~2.jpg"}
+    assert complete(read_journal(out)).problems == []
+    assert sorted_names(out) == TARGETS
+    assert undone(out) == (4, [])
+    assert {k: v[:2] for k, v in state(out.parent).items()} == {k: v[:2] for k, v in before.items()}
 
 
-@pytest.fixture
-def no_hard_links(monkeypatch):
+@pytest.mark.parametrize("how", ["move", "copy"])
+def test_without_hard_links_the_longest_names_are_sorted_and_put_back(how, tmp_path, monkeypatch):
     def refuse(*names, **options):
         raise OSError(errno.EXDEV, os.strerror(errno.EXDEV))
 
     monkeypatch.setattr(os, "link", refuse)
-
-
-@pytest.mark.usefixtures("no_hard_links")
-@pytest.mark.parametrize("how", ["move", "copy"])
-def test_the_longest_names_are_sorted_and_put_back(how, tmp_path):
-    wanted = []
-    for folder in ("a", "b"):
-        path = tmp_path / "pile" / folder / ("é" * 125 + "x.jpg")  # 255 bytes
-        path.parent.mkdir(parents=True)
-        path.write_text(folder)
-        wanted.append((path, "cat", digest(path)))
-    (tmp_path / "out").mkdir()
+    path = tmp_path / "pile" / ("é" * 125 + "x.jpg")  # 255 bytes
+    path.parent.mkdir()
+    path.write_text("a")
     before = state(tmp_path)
-    assert complete(plan(tmp_path / "out", how, wanted)).problems == []
-    assert len(sorted_names(tmp_path)) == 2
-    assert undone(tmp_path / "out") == (2, [])
+    out = tmp_path / "out"
+    out.mkdir()
+    sorting, _ = plan(out, how, [Wanted(path, "cat", hashlib.sha256(b"a").hexdigest())])
+    assert complete(sorting).problems == []
+    assert sorted_names(out) == {f"cat/{path.name}"}
+    assert undone(out) == (1, [])
     assert state(tmp_path) == before
 
 
-def test_a_folder_that_is_a_link_to_elsewhere_is_refused(how, tmp_path):
-    wanted = make_pile(tmp_path)
-    (tmp_path / "elsewhere").mkdir()
-    (tmp_path / "out/sorted").mkdir()
-    (tmp_path / "out/sorted/cat").symlink_to(tmp_path / "elsewhere")
-    with pytest.raises(InputError, match="is a link to elsewhere"):
-        complete(plan(tmp_path / "out", how, wanted))
-    assert not list((tmp_path / "elsewhere").iterdir())
-    assert any("link to elsewhere" in line for line in undo(tmp_path / "out").problems)
+def test_a_folder_that_is_a_link_to_elsewhere_is_refused(how, out):
+    elsewhere = out.parent / "elsewhere"
+    elsewhere.mkdir()
+    (out / "sorted").mkdir()
+    (out / "sorted/cat").symlink_to(elsewhere)
+    problems = sort(out, how).problems
+    assert len(problems) == 2
+    assert f"{out}/sorted/cat is a link to elsewhere now" in problems[0]
+    assert not list(elsewhere.iterdir())
+    assert sorted_names(out) == {"dog/c.jpg", "stranger/d.jpg"}
 
 
-def test_files_that_the_user_moved_are_left_where_they_are_and_named(how, tmp_path):
-    wanted = make_pile(tmp_path)
-    complete(plan(tmp_path / "out", how, wanted))
-    sorted_ = tmp_path / "out/sorted"
-    (sorted_ / "mine").mkdir()
-    (sorted_ / "dog/c.jpg").rename(sorted_ / "mine/c.jpg")
-    moved = [Wanted(*each) for each in wanted if how != "move"]
-    sorting, notes = plans.plan(tmp_path / "out", how, moved)
-    write_journal(sorting)
-    assert notes == [f"{sorted_}/mine/c.jpg: you moved it there, left where it is"]
-    complete(sorting)
-    assert sorted_names(tmp_path) == (TARGETS - {"dog/c.jpg"}) | {"mine/c.jpg"}
-    count, (problem,) = undone(tmp_path / "out")
+def test_files_that_the_user_moved_are_left_where_they_are_and_named(how, out):
+    sort(out, how)
+    here = out / "sorted"
+    (here / "mine").mkdir()
+    (here / "dog/c.jpg").rename(here / "mine/c.jpg")
+    sorting, notes = planned(out, how, labels=("cat", "cat", "cat", STRANGER))
+    assert notes == [f"{here}/mine/c.jpg: you moved it there, left where it is"]
+    assert complete(sorting).problems == []
+    assert sorted_names(out) == (TARGETS - {"dog/c.jpg"}) | {"mine/c.jpg"}
+    count, (problem,) = undone(out)
     assert count == 3
-    assert f"you moved it to {sorted_}/mine/c.jpg" in problem
-    (sorted_ / "dog").mkdir()
-    (sorted_ / "mine/c.jpg").rename(sorted_ / "dog/c.jpg")
-    assert undone(tmp_path / "out") == (1, [])
-    assert all(path.exists() for path, _, _ in wanted)
+    assert f"you moved it to {here}/mine/c.jpg" in problem
+    (here / "dog").mkdir()
+    (here / "mine/c.jpg").rename(here / "dog/c.jpg")
+    assert undone(out) == (1, [])
+    assert all((out.parent / "pile" / name).exists() for name in PILE)
 
 
 @pytest.mark.parametrize("how", ["copy", "link"])
-def test_a_pile_that_was_renamed_is_not_sorted_twice(how, tmp_path):
-    wanted = make_pile(tmp_path)
-    complete(plan(tmp_path / "out", how, wanted))
-    (tmp_path / "pile").rename(tmp_path / "new")
-    again = [
-        Wanted(tmp_path / "new" / path.relative_to(tmp_path / "pile"), label, content)
-        for path, label, content in wanted
-    ]
-    sorting, notes = plans.plan(tmp_path / "out", how, again, tmp_path / "new")
-    write_journal(sorting)
+def test_a_pile_that_was_renamed_is_not_sorted_twice(how, out):
+    sort(out, how)
+    new = (out.parent / "pile").rename(out.parent / "new")
+    sorting, notes = planned(out, how, new)
     assert complete(sorting).problems == notes == []
-    assert sorted_names(tmp_path) == TARGETS
-    assert all(path.is_file() for path in (tmp_path / "out/sorted").rglob("*.jpg"))
-    assert undone(tmp_path / "out") == (4, [])
+    assert sorted_names(out) == TARGETS
+    assert all(path.is_file() for path in (out / "sorted").rglob("*.jpg"))
+    assert undone(out) == (4, [])
 
 
-@pytest.mark.parametrize("how", ["copy", "link"])
-def test_another_pile_leaves_what_was_sorted_of_a_pile_that_is_away(how, tmp_path):
-    wanted = make_pile(tmp_path)
-    complete(plan(tmp_path / "out", how, wanted))
-    (tmp_path / "pile").rename(tmp_path / "away")
-    other = tmp_path / "other/e.jpg"
+def test_another_pile_leaves_what_was_copied_of_a_pile_that_is_away(out):
+    sort(out, "copy")
+    away = (out.parent / "pile").rename(out.parent / "away")
+    other = out.parent / "other/e.jpg"
     other.parent.mkdir()
     other.write_text("e")
-    files = [Wanted(other, "cat", digest(other))]
-    sorting, _ = plans.plan(tmp_path / "out", how, files, other.parent)
-    write_journal(sorting)
-    complete(sorting)
-    assert len(list((tmp_path / "out/sorted").rglob("*.jpg"))) == 5
-    (tmp_path / "away").rename(tmp_path / "pile")
-    assert undone(tmp_path / "out") == (5, [])
+    wanted = [Wanted(other, "cat", hashlib.sha256(b"e").hexdigest())]
+    complete(plan(out, "copy", wanted, other.parent)[0])
+    assert sorted_names(out) == TARGETS | {"cat/e.jpg"}
+    away.rename(out.parent / "pile")
+    assert undone(out) == (5, [])
 
 
-def test_undo_puts_files_into_the_folder_that_is_named_below(tmp_path):
-    wanted = make_pile(tmp_path)
-    complete(plan(tmp_path / "out", "move", wanted))
-    (tmp_path / "out").rename(tmp_path / "copied")
-    assert undo(tmp_path / "copied", tmp_path / "elsewhere").count == 4
-    assert (tmp_path / "elsewhere/a/x.jpg").exists()
-    assert not wanted[0][0].exists()
+def test_undo_puts_files_into_the_folder_that_is_named_below(out):
+    sort(out, "move")
+    moved, elsewhere = out.rename(out.parent / "moved"), out.parent / "elsewhere"
+    assert undone(moved, elsewhere) == (4, [])
+    assert (elsewhere / "a/x.jpg").exists()
+    assert not (out.parent / "pile/a/x.jpg").exists()
 
 
-REST = ("0" * 64, None)
+def test_a_pile_that_leads_to_the_sorted_files_loses_none(out):
+    """Then source and target are one and the same file."""
+    sort(out, "move")
+    target, folder = out / "sorted/dog/c.jpg", out.parent / "pile"
+    content = target.read_bytes()
+    for path in (folder / "b", folder / "a", folder):
+        path.rmdir()
+    folder.symlink_to(target.parent)
+    for below in (None, out.parent):
+        problems = undo(out, below).problems
+        assert any("it is" in line or "a link to elsewhere now" in line for line in problems)
+        assert target.read_bytes() == content
+
+
+STEP = ["a", "b", "c", "0" * 64, "sorted"]
 
 
 @pytest.mark.parametrize(
@@ -282,20 +275,19 @@ REST = ("0" * 64, None)
     [
         ({"format": 1}, "format: invalid enum value 1"),
         ({"how": "eat"}, "how: invalid enum value 'eat'"),
-        ({"pile": "relative"}, "pile must be an absolute path, not 'relative'"),
         ({"steps": [["a", "b"]]}, "steps[0]: expected `array` of length 5"),
-        ({"steps": [["a", "b", "../../c", *REST]]}, "steps[0] leads to '../../c'"),
-        ({"steps": [["../a", "b", "c", *REST]]}, "steps[0] leads to '..'"),
-        ({"steps": [["a", "b", "c", "0", None]]}, "steps[0][3]"),
+        ({"steps": [["a", "b", "../../c", *STEP[3:]]]}, "'../../c' is no name of a file"),
+        ({"steps": [["../a", *STEP[1:]]]}, "'..' is no name of a file"),
+        ({"steps": [["a", "b", "c", "0", "sorted"]]}, "steps[0][3]"),
         ([], "expected `object`"),
     ],
 )
-def test_a_journal_that_leads_elsewhere_is_refused(change, reason, tmp_path):
-    complete(plan(tmp_path / "out", "copy", make_pile(tmp_path)))
-    path = tmp_path / "out/undo.json"
+def test_a_journal_that_leads_elsewhere_is_refused(change, reason, out):
+    sort(out, "copy")
+    path = out / "undo.json"
     path.write_text(json.dumps(change and {**json.loads(path.read_text()), **change}))
     with pytest.raises(InputError) as refused:
-        undo(tmp_path / "out")
+        undo(out)
     assert f"{path} is damaged, or of another version" in str(refused.value)
     assert reason in str(refused.value)
 
@@ -323,62 +315,18 @@ def test_folders_differ_where_classes_do():
     assert max(len(name.encode()) for name in folders) < 130
 
 
-@pytest.fixture
-def forbid(monkeypatch):
-    """A file of which some calls are refused, until it is allowed again."""
-    refused = {}
-
-    def wrap(name, call):
-        def checked(path, *given, **options):
-            if (Path(path), name) in refused:
-                error = refused[Path(path), name]
-                raise OSError(error, os.strerror(error), str(path))
-            return call(path, *given, **options)
-
-        return checked
-
-    for name in ("link", "unlink", "rename"):
-        monkeypatch.setattr(os, name, wrap(name, getattr(os, name)))
-
-    def these(path, error=errno.EPERM, calls=("link", "unlink", "rename")):
-        refused.clear()
-        refused.update({(Path(path), name): error for name in calls} if path else {})
-
-    return these
+# The commands
 
 
-def test_a_pile_that_leads_to_the_sorted_files_loses_none(tmp_path):
-    """Then source and target are one and the same file."""
-    wanted = make_pile(tmp_path)
-    complete(plan(tmp_path / "out", "move", wanted[:1]))
-    target = tmp_path / "out/sorted/cat/x.jpg"
-    content = target.read_bytes()
-    (tmp_path / "pile/a").rmdir()
-    (tmp_path / "pile/a").symlink_to(target.parent)
-    assert complete(read_journal(tmp_path / "out")).count == 1
-    assert target.read_bytes() == content
-    count, (problem,) = undone(tmp_path / "out")
-    assert count == 0
-    assert "is a link to elsewhere now" in problem
-    found = undo(tmp_path / "out", tmp_path)
-    assert "it is" in found.problems[0]
-    assert target.read_bytes() == content
-
-
-# One file's problem
-
-
-def test_where_nothing_could_be_sorted_there_is_nothing_to_undo(tmp_path):
-    wanted = make_pile(tmp_path)
-    sorting = plan(tmp_path / "out", "move", wanted)
-    for path, _, _ in wanted:
-        path.unlink()
+def test_where_nothing_could_be_sorted_there_is_nothing_to_undo(out):
+    sorting, _ = planned(out, "move")
+    for name in PILE:
+        (out.parent / "pile" / name).unlink()
     outcome = complete(sorting)
-    assert outcome.counts() == "0 files moved, 4 are gone"
-    assert not outcome.undoable
-    assert not list((tmp_path / "out").iterdir())
-    (line, *_) = Classified(tmp_path / "out", outcome=outcome).lines()
-    assert line.endswith("was continued: 0 files moved, 4 are gone.")
+    assert outcome.counts() == "0 files moved, 4 could not be sorted"
+    assert not list(out.iterdir())
+    (line, *_) = Classified(out, outcome=outcome).lines()
+    assert line.endswith("was continued: 0 files moved, 4 could not be sorted.")
 
 
 def test_of_many_problems_twenty_are_named():
@@ -388,14 +336,6 @@ def test_of_many_problems_twenty_are_named():
     assert lines[-1] == "Not sorted: 1,214 more"
 
 
-# The commands
-
-
-def given(root):
-    labeled, pile = folders(root, shots=2, pile=2, strangers=0)
-    return ["classify", "--labeled", labeled, "--unlabeled", pile, "--out", "out", *DRAWN]
-
-
 def failed(capsys, *arguments):
     with pytest.raises(SystemExit) as stopped:
         main([str(argument) for argument in arguments])
@@ -403,22 +343,29 @@ def failed(capsys, *arguments):
     return capsys.readouterr()
 
 
-def test_a_command_says_what_is_where_and_tries_again(capsys, tmp_path, monkeypatch, forbid):
+def test_a_command_says_what_is_where_and_tries_again(capsys, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    command = given(tmp_path)
+    labeled, pile = folders(tmp_path, shots=2, pile=2, strangers=0)
+    command = ["classify", "--labeled", labeled, "--unlabeled", pile, "--out", "out", *DRAWN]
     forbidden = tmp_path / "pile/more/cross-0.png"
-    forbid(forbidden)
-    said = failed(capsys, *command, "--apply", "move")
-    where = "to out/sorted: 5 files moved, 1 stayed where it was; `semishot undo out` undoes it."
-    assert where in said.out
-    assert f"Not sorted: {forbidden}: Operation not permitted" in said.out
-    line = "semishot: 1 of 6 files could not be sorted (5 files moved, 1 stayed where it was); the same "
-    assert said.err.splitlines()[-1] == f"{line}command tries again"
-    assert forbidden.exists()
-    again = failed(capsys, *command, "--apply", "move")
-    assert (
-        "sorted again to out/sorted: 5 files in their folders, 1 stayed where it was" in again.out
-    )
-    forbid(None)
+    unlink = os.unlink
+
+    def refuse(path, *given, **options):
+        if str(path) == str(forbidden):
+            raise PermissionError(errno.EPERM, os.strerror(errno.EPERM), str(path))
+        unlink(path, *given, **options)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "unlink", refuse)
+        said = failed(capsys, *command, "--apply", "move")
+        line = "to out/sorted: 5 files moved, 1 could not be sorted; `semishot undo out` undoes it."
+        assert line in said.out
+        assert f"Not sorted: {forbidden}: Operation not permitted" in said.out
+        last = "semishot: 1 of 6 files could not be sorted; the same command tries again"
+        assert said.err.splitlines()[-1] == last
+        assert forbidden.exists()
+        again = failed(capsys, *command, "--apply", "move")
+        line = "sorted again to out/sorted: 5 files in their folders, 1 could not be sorted"
+        assert line in again.out
     assert "6 files in their folders;" in printed(capsys, *command, "--apply", "move")
     assert printed(capsys, "undo", "out") == "6 files moved back\n"

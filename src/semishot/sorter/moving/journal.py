@@ -3,26 +3,26 @@
 import json
 import os
 import shlex
+from contextlib import suppress
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path, PurePath
-from typing import Annotated, Literal
+from typing import Annotated, Literal, NamedTuple
 
 from msgspec import Meta, Struct
 
 from semishot.errors import InputError
-from semishot.sorter.moving.one_file import is_file
+from semishot.sorter.moving.one_file import is_placed
 from semishot.sorter.requests import How
-from semishot.system.files import read_regular, real_path, sweep, write_whole
+from semishot.system.files import read_json, real_path, sweep, write_whole
 from semishot.system.structs import from_json
 
-FORMAT = 2
 SORTED, JOURNAL = "sorted", "undo.json"
-MOST_BYTES = 2**32
-"""The largest journal that is read; one of a million files has a fourteenth of it."""
+State = Literal["leaving", "sorted", "todo"]
+"""Of a file: it goes home first, and elsewhere then; it was sorted before; it is to be sorted."""
 
 
-@dataclass(frozen=True)
-class SortStep:
+class SortStep(NamedTuple):
     """One file of a sorting."""
 
     source: Path
@@ -31,13 +31,7 @@ class SortStep:
     name: str
     digest: str
     """SHA-256 of the content."""
-    was: tuple[str, str] | None = None
-    """Of a file that is sorted again: its folder and name in OUT/sorted until then. If they are those of
-    the target, the file is left alone, even if it is not there."""
-
-    @property
-    def left_alone(self) -> bool:
-        return self.was == (self.folder, self.name)
+    state: State = "todo"
 
 
 @dataclass(frozen=True)
@@ -46,35 +40,38 @@ class Sorting:
 
     out: Path
     how: How
-    done: bool
-    steps: tuple[SortStep, ...]
     pile: Path
     """The folder that all sources are in, without links."""
+    steps: tuple[SortStep, ...]
+
+    @property
+    def done(self) -> bool:
+        return all(step.state == "sorted" for step in self.steps)
 
     def target(self, step: SortStep) -> Path:
         return self.out / SORTED / step.folder / step.name
 
+    @cached_property
     def targets(self) -> dict[Path, Path]:
-        """The source of each file -> where it is when the sorting is complete."""
-        return {step.source: self.target(step) for step in self.steps}
+        """Where each file is when the sorting is complete -> its source."""
+        return {self.target(step): step.source for step in self.steps}
 
-    def earlier(self, step: SortStep) -> Path | None:
-        """Where a file that is sorted again has been until then."""
-        return None if step.was is None else self.out / SORTED / step.was[0] / step.was[1]
-
-    def made(self, step: SortStep, path: Path) -> bool:
-        """Whether this is the file, copy or link that a step has made."""
-        if self.how == "link":
-            return path.is_symlink() and path.readlink() == step.source
-        return is_file(path, step.digest)
-
-    def in_place(self, step: SortStep, path: Path) -> bool:
-        """Whether it is still there; one that cannot be read is, and stays in the journal."""
+    def in_place(self, step: SortStep) -> bool:
+        """Whether a file is where it was sorted to, unchanged; one that cannot be read is."""
+        target = self.target(step)
         try:
-            linked = path.parent.is_symlink() or path.parent.parent.is_symlink()
-            return not linked and self.made(step, path)
+            return is_placed(step.source, target, step.digest, self.how)
         except OSError:
-            return os.path.lexists(path)
+            return os.path.lexists(target)
+
+    def moved_by_hand(self, step: SortStep) -> Path | None:
+        """Where the user has put a sorted file: under its name in another folder of OUT/sorted."""
+        with suppress(OSError):
+            for folder in sorted((self.out / SORTED).iterdir()):
+                path = folder / step.name
+                if path not in self.targets and is_placed(step.source, path, step.digest, self.how):
+                    return path
+        return None
 
 
 Digest = Annotated[str, Meta(pattern="^[0-9a-f]{64}$")]
@@ -83,23 +80,24 @@ Digest = Annotated[str, Meta(pattern="^[0-9a-f]{64}$")]
 class _Journal(Struct):
     """The fields of `undo.json`. The source of a step is relative to the pile."""
 
-    format: Literal[2]
+    format: Literal[3]
     how: How
-    done: bool
     pile: str
-    steps: list[tuple[str, str, str, Digest, tuple[str, str] | None]]
+    steps: list[tuple[str, str, str, Digest, State]]
 
 
 def write_journal(sorting: Sorting) -> None:
-    """Write OUT/undo.json, whole. OUT is locked, so what a killed process left of one is removed."""
-    sweep(sorting.out, JOURNAL, age=0)
-    pile = sorting.pile
-    steps = [
-        [str(s.source.relative_to(pile)), s.folder, s.name, s.digest, s.was] for s in sorting.steps
-    ]
-    about = {"format": FORMAT, "how": sorting.how, "done": sorting.done, "pile": str(pile)}
-    text = json.dumps({**about, "steps": steps}, indent=1)  # ASCII, for names that are not UTF-8
-    write_whole(sorting.out / JOURNAL, text)
+    """Write OUT/undo.json, whole; without a step there is none. OUT is locked."""
+    path, pile, steps = sorting.out / JOURNAL, sorting.pile, sorting.steps
+    sweep(sorting.out, JOURNAL, age=0)  # what a killed process has left of one
+    if not steps:
+        path.unlink(missing_ok=True)
+        return
+    if not all(step.source.is_relative_to(pile) for step in steps):  # a table may name any file
+        pile = Path(os.path.commonpath([step.source.parent for step in steps]))
+    rows = [(str(step.source.relative_to(pile)), *step[1:]) for step in steps]
+    journal = {"format": 3, "how": sorting.how, "pile": str(pile), "steps": rows}
+    write_whole(path, json.dumps(journal) + "\n")  # ASCII, for names that are not UTF-8
 
 
 def undo_command(out: Path) -> str:
@@ -112,30 +110,22 @@ def read_journal(out: Path, below: Path | None = None) -> Sorting | None:
 
     below: the folder where its files belong, for a pile that has another name now.
     """
-    path = out / JOURNAL
     try:
-        content = read_regular(path, MOST_BYTES)
+        saved = from_json(_Journal, read_json(out / JOURNAL), JOURNAL)
+        for source, folder, name, *_ in saved.steps:
+            for part in (*(PurePath(source).parts or [""]), folder, name):
+                if part in ("", ".", "..") or {"/", os.sep, "\0"} & set(part):
+                    raise InputError(f"{part!r:.40} is no name of a file")
     except (FileNotFoundError, NotADirectoryError):
         return None
-    try:
-        saved = from_json(_Journal, json.loads(content), JOURNAL)
-        pile = Path(saved.pile)
-        if not pile.is_absolute():
-            raise InputError(f"pile must be an absolute path, not {saved.pile!r:.40}")
-        for number, (source, folder, name, _, was) in enumerate(saved.steps):
-            for part in (*(PurePath(source).parts or [""]), folder, name, *(was or ())):
-                if part in ("", ".", "..") or {"/", os.sep, "\0"} & set(part):
-                    raise InputError(f"steps[{number}] leads to {part!r:.40}, no name of a file")
-    except (ValueError, RecursionError) as error:
-        raise InputError(f"{path} is damaged, or of another version ({error})") from error
+    except InputError as error:
+        raise InputError(f"{out / JOURNAL} is damaged, or of another version ({error})") from error
+    pile = Path(saved.pile)
     if below is not None:
         pile, new = real_path(pile), real_path(below)
         pile = pile if pile.is_relative_to(new) else new
-    steps = tuple(
-        SortStep(pile / source, folder, name, digest, was)
-        for source, folder, name, digest, was in saved.steps
-    )
-    return Sorting(out, saved.how, saved.done, steps, pile)
+    steps = (SortStep(pile / step[0], *step[1:]) for step in saved.steps)
+    return Sorting(out, saved.how, pile, tuple(steps))
 
 
 def moved_files(out: Path, pile: Path | None = None) -> dict[Path, Path]:
@@ -151,7 +141,7 @@ def moved_files(out: Path, pile: Path | None = None) -> dict[Path, Path]:
     folder = real_path(out) / SORTED
     return {
         source: target
-        for source, target in sorting.targets().items()
+        for target, source in sorting.targets.items()
         if target.is_file()
         and real_path(target).is_relative_to(folder)
         and not os.path.lexists(source)
