@@ -36,7 +36,7 @@ def run(tmp_path):
 def test_arms_train_side_by_side_and_end_in_a_table(run):
     out = run("arms")
     cells = json.loads((out / "arms.json").read_text(encoding="utf-8"))
-    assert len({cell["arm"] for cell in cells}) == 7
+    assert len({cell["arm"] for cell in cells}) == 6
     rows = {(cell["model"], cell["distractors"]) for cell in cells if cell["arm"] == "weights"}
     assert len(rows) == 3
     assert {cell["classes"] for cell in cells} == {"val", "test"}

@@ -108,9 +108,13 @@ class FittedModel:
 def fit_default(
     features: Any, y: Array, reject: float | str, names: Mapping[Any, Any] | None = None
 ) -> tuple[FittedModel, Answer]:
-    """Fit the default classifier to finite rows (P, D) and labels (P,), and predict these rows."""
+    """Fit the default classifier to finite rows (P, D) and labels (P,), and predict these rows.
+
+    Labeled rows count as rows of the pile, as on the page of `label`, where images become labeled one by one.
+    """
     labels, vectors = named_classes(read_labels(y), names, features.shape[1])
-    fitted, answer, _ = fit_model(Parameters(reject=reject), features, labels, names=vectors)
+    parameters = Parameters(reject=reject)
+    fitted, answer, _ = fit_model(parameters, features, labels, names=vectors, all_rows=True)
     return fitted, answer
 
 
@@ -121,8 +125,11 @@ def fit_model(
     labels: Labels,
     sample_weight: Array | None = None,
     names: Array | None = None,
+    all_rows: bool = False,
 ) -> tuple[FittedModel, Answer, Array]:
     """Fit to finite features (P, D), P labels and features of the classes' names (N, D), NaN for none.
+
+    all_rows: directions are seen from the mean of all rows, not only of those without a label.
 
     Also returns what is said of these rows, of which those with a label keep it, and the codes (P,) of the
     labels whose weight is not 0.
@@ -135,7 +142,7 @@ def fit_model(
     pile = codes == UNLABELED
     used = np.full(len(codes), refiner is not None) | ~pile  # (P,)
     rows = features if used.all() else features[used]
-    beside = LabeledPile(rows, parameters.normalize, pile[used])
+    beside = LabeledPile(rows, parameters.normalize, None if all_rows else pile[used])
     learned = beside.learn(codes[used], weights[used], names)
     if not isinstance(refiner, str):
         given = (features, weights, pile, learned.rule)
