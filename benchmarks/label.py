@@ -27,7 +27,7 @@ from playwright.sync_api import Page, sync_playwright
 
 from measurement import command, result
 from semishot.image_encoders import open_encoder
-from semishot.sorter.embedding_cache import PIXELS, EmbeddingCache
+from semishot.sorter.embedding_cache import PIXELS, EmbeddingCache, ImageLook
 
 CLASSES, KINDS, ENCODER, IMAGES = 8, 12, "omniglot", (10_000, 100_000)
 CLOCK = """() => {
@@ -55,7 +55,7 @@ def make_pile(root: Path, images: int) -> None:
         (root / "pile" / f"{kind}-{number}.png").write_bytes(file.getvalue())
         features = centers[kind] + 0.9 * rng.standard_normal(opened.features).astype(np.float32)
         look = rng.integers(0, 256, PIXELS, np.uint8).tobytes()
-        cache.add(hashlib.sha256(file.getvalue()).digest(), features, look)
+        cache.add(hashlib.sha256(file.getvalue()).digest(), features, ImageLook(look))
     cache.flush()
 
 

@@ -25,7 +25,7 @@ from PIL import Image, ImageOps
 from pages import write_lines
 from semishot import PrototypeClassifier
 from semishot.image_encoders import open_encoder
-from semishot.sorter.embedding import ReadFile, decoded
+from semishot.sorter.embedding import look_at
 from semishot.sorter.encoders.names import View
 
 Array = NDArray[Any]
@@ -122,14 +122,14 @@ def speed(data: Path, out: Path, rounds: int = 15) -> None:
     with zipfile.ZipFile(data / ARCHIVES["birds"]) as opened:
         name = min(name for name in opened.namelist() if name.endswith((".jpg", ".png")))
         photo = Image.open(io.BytesIO(opened.read(name))).convert("RGB").resize((2000, 1500))
-    file, item = io.BytesIO(), ReadFile()
+    file = io.BytesIO()
     photo.save(file, "jpeg", quality=90)
     encoders = {(name, view): open_encoder(name, view=view) for name in PHOTOS for view in VIEWS}
     taken: dict[tuple[str, View], list[float]] = {key: [] for key in encoders}
     for _ in range(rounds + 1):
         for key, encoder in encoders.items():
             begun = time.thread_time()
-            encoder.encode([decoded(item, file.getvalue(), encoder, None).pixels])
+            encoder.encode([look_at(file.getvalue(), encoder)[0]])
             taken[key].append(1000 * (time.thread_time() - begun))
     stored = json.loads(out.read_text())
     stored["milliseconds"] = {

@@ -10,7 +10,7 @@ from PIL import Image
 from semishot.errors import InputError
 from semishot.image_encoders import open_encoder
 from semishot.sorter.boxes import Boxes, bursts, cropped, read_boxes
-from semishot.sorter.embedding import embed
+from semishot.sorter.embedding import read_images
 from semishot.sorter.embedding_cache import EmbeddingCache
 from semishot.sorter.listing import Item
 from support.commands import printed, refusal
@@ -70,10 +70,10 @@ def test_features_are_those_of_the_box_and_cached_apart(tmp_path):
         file = detected(tmp_path / "boxes.json", {f"pile/{side}.png": [0.5, 0, 0.5, 1]})
         encoder = plain.with_boxes(file)
         cache = EmbeddingCache(tmp_path / "cache", encoder.cached_as, encoder.features)
-        rows = embed([Item(str(path), None, path)], encoder, "cpu", cache, tmp_path / "rows.npy")
+        (read,), _ = read_images([Item(str(path), None, path)], encoder, "cpu", cache)
         right = encoder.prepare(image.crop((side, 0, 2 * side, side)))
-        np.testing.assert_allclose(rows.features[0], plain.encode([right])[0], atol=1e-5)
-        assert (rows.thumbnail(rows.digests[0]) is not None) == (side > 1000)
+        np.testing.assert_allclose(cache[read.digest], plain.encode([right])[0], atol=1e-5)
+        assert (cache.thumbnail(read.digest) is not None) == (side > 1000)
         other = replace(encoder, boxes=Boxes("other", {}))
         assert len({plain.cached_as, encoder.cached_as, other.cached_as}) == 3
 

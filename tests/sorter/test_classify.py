@@ -218,7 +218,9 @@ def test_features_need_no_encoder(capsys, labels):
     assert [row["path"] for row in rows[:3]] == ["known.npy:9", "pile.npy:0", "pile.npy:1"]
     kept = np.delete(truth, 7)
     assert [row["label"] for row in rows[1:]] == [str(value) for value in kept]
-    assert table("out/skipped.csv") == [{"path": "pile.npy:7", "reason": "not all of it is finite"}]
+    assert table("out/skipped.csv") == [
+        {"path": "pile.npy:7", "reason": "its features are not all finite"}
+    ]
     again = list(csv.DictReader(printed(capsys, "predict", "out", "pile.npy").splitlines()))
     assert [row["label"] for row in again] == [str(value) for value in kept]
 

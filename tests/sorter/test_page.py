@@ -37,17 +37,21 @@ def picture(seed: int, side: int = 90) -> bytes:
 def fitted(
     predictions, labeled=(), thumbnails: Callable[[bytes], bytes] | None = None
 ) -> FittedPile:
-    """Images without files; their names are their digests, of which there may be thumbnails."""
+    """Images without files, of which there may be thumbnails."""
     items = [*labeled, *(prediction.item for prediction in predictions)]
-    digests = [item.shown.encode(errors="replace") for item in items]
-    rows = Rows(np.empty((0, 0)), items, digests, thumbnail=thumbnails or (lambda digest: b""))
-    return FittedPile(rows, None, None, None, predictions, [])
+    rows = Rows(np.empty((0, 0)), items, thumbnail=thumbnails or (lambda digest: b""))
+    return FittedPile(rows, None, None, predictions, [])
+
+
+def item(name: str, label: str | None = None) -> Item:
+    """One with its name in place of a digest."""
+    return Item(name, label, digest=name.encode(errors="replace"))
 
 
 def predicted(path: str, *words, stranger: bool) -> Prediction:
     """The last word is the probability of a stranger, halved for members."""
     *words, likely = words
-    return Prediction(Item(path), *words, stranger, likely if stranger else likely / 2)
+    return Prediction(item(path), *words, stranger, likely if stranger else likely / 2)
 
 
 def sort_pile(count: int, classes: list[str] = CLASSES) -> list[Prediction]:
@@ -72,8 +76,8 @@ def page(tmp_path_factory) -> Path:
     images = sort_pile(300)
     hostile = f"{HOSTILE}\r\n\udcff.jpg", CLASSES[2], 0.4, "ant", 0.1
     images[0] = predicted(*hostile, stranger=False)
-    labeled = [Item(f"{name}/{n}", name) for name in CLASSES for n in (1, 2)]
-    labeled.append(Item("another", "no image of this"))
+    labeled = [item(f"{name}/{n}", name) for name in CLASSES for n in (1, 2)]
+    labeled.append(item("another", "no image of this"))
     asked = [0, 1, 2, 3, 4, 5, 7, 8, 9, 10]
     about = summary(accepted=dict.fromkeys([*CLASSES, "no image of this"], 1), notes=[HOSTILE])
     path = folder / "report.html"
@@ -113,7 +117,7 @@ def test_a_huge_pile_makes_a_page_of_its_least_sure_images_and_few_are_read(tmp_
 
     for count, classes in ((110_000, CLASSES), (20_000, [f"{i}" * 40 for i in range(2000)])):
         images = sort_pile(count, classes)
-        labeled = [Item(f"{name}/{n}", name) for name in classes for n in range(9)]
+        labeled = [item(f"{name}/{n}", name) for name in classes for n in range(9)]
         asked.clear()
         about = summary(accepted=dict.fromkeys(classes, 1))
         write_page(tmp_path / "page.html", fitted(images, labeled, large), [], about, {})

@@ -8,6 +8,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from datetime import date
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, NamedTuple
@@ -21,7 +22,7 @@ from semishot.errors import InputError, reason_of
 from semishot.label import LabelRequest
 from semishot.sorter.embedding_cache import PIXELS, EmbeddingCache
 from semishot.sorter.labels import FileStatus, LabelStore, SeenFile, status_of
-from semishot.sorter.listing import Item, Listing, from_folders, to_unpack
+from semishot.sorter.listing import Item, Listing, Skipped, from_folders, to_unpack
 from semishot.sorter.moving.journal import moved_files
 from semishot.system.files import real_path
 from semishot.system.progress import Meter, Seconds
@@ -48,23 +49,12 @@ def check_folders(request: LabelRequest) -> None:
         raise InputError(f"--out {out} holds your images: choose a folder of its own")
 
 
-def list_files(request: LabelRequest) -> tuple[Listing, dict[str, Path]]:
-    """The files of the pile and of --labeled, and where those lie that were moved by a sorting."""
+def list_files(request: LabelRequest) -> Listing:
+    """The files of --labeled and of the pile, those included that a sorting has moved."""
     check_folders(request)
     apart = [request.folder, *([request.cache] if request.cache else [])]
-    listing, moved = from_folders(request.labeled, [request.pile], apart), _moved_files(request)
-    listing.items.extend(Item(shown, None, target) for shown, target in moved.items())
-    return listing, moved
-
-
-def _moved_files(request: LabelRequest) -> dict[str, Path]:
-    """Files of the pile that a sorting has moved -> where they are, in OUT."""
-    root = real_path(request.pile)
-    return {
-        str(request.pile / source.relative_to(root)): target
-        for source, target in moved_files(request.folder, request.pile).items()
-        if source.is_relative_to(root)
-    }
+    moved = moved_files(request.folder, request.pile)
+    return from_folders(request.labeled, [request.pile], apart, moved)
 
 
 class ImageFilter(msgspec.Struct, frozen=True):
@@ -276,12 +266,13 @@ class PileReader:
     def _look(self) -> None:
         first = not self.status
         try:
-            listing, self.images.moved = list_files(self.request)
+            listing = list_files(self.request)
         except (OSError, InputError) as error:  # a disk was taken out: it may come back
             if first:
                 raise
             self._stopped(error)
             return
+        self.images.moved = {i.shown: i.path for i in listing.items if i.home and i.path}
         self.unlisted = {skipped.shown: skipped.reason for skipped in listing.skipped}
         now = {item.shown: status_of(item.path) for item in listing.items if item.path}
         fresh = [item for item in listing.items if self.status.get(item.shown) != now[item.shown]]
@@ -326,12 +317,12 @@ class PileReader:
         known_rows = self.images.row_of.keys()
         elsewhere = {*self.images.files, *self.store.state.answers} - known_rows  # without a file
         self.images.make_room(len(items) + len(elsewhere), encoder.features)
-        known, unread = [], list[Item]()
+        known, unread = list[Item](), list[Item]()
         for item in items:
             seen = self.store.files.get(item.shown)
             digest = self.images.digest_of.get(seen.image, b"") if seen else b""
             if seen is not None and seen[1:] == self.status[item.shown] and digest in cache:
-                known.append((item, digest))
+                known.append(replace(item, digest=digest))
             else:
                 unread.append(item)
         for image in elsewhere:
@@ -354,14 +345,14 @@ class PileReader:
             self.imported = labels
             self.changed()
 
-    def _add(self, files: Sequence[tuple[Item, bytes]]) -> None:
+    def _add(self, items: Sequence[Item]) -> None:
         """Files whose features are in the cache."""
         assert self.cache is not None
-        numbers = self.store.numbers([digest for _, digest in files])
+        numbers = self.store.numbers([item.digest for item in items])
         fresh = []
-        for (item, digest), image in zip(files, numbers, strict=True):
+        for item, image in zip(items, numbers, strict=True):
             if image not in self.images.row_of:
-                self.images.add(image, digest, self.cache)
+                self.images.add(image, item.digest, self.cache)
             status = self.status.get(item.shown)
             if image in self.images.row_of and status is not None:
                 self.images.has_file(item, image)
@@ -376,15 +367,15 @@ class PileReader:
             return
         encoder, cache = self._open()
         before = total - len(items) - later
-        meter, pending = SilentMeter(), list[tuple[Item, bytes]]()
+        meter, pending = SilentMeter(), list[Item]()
         begun = last = time.monotonic()
         files = encode_files(self.request.device, items, encoder, cache, meter)
         for item, file in zip(items, files, strict=True):
-            if file.problem:
-                self.skipped[item.shown] = file.problem
+            if isinstance(file, Skipped):
+                self.skipped[item.shown] = file.reason
             else:
                 self.skipped.pop(item.shown, None)
-                pending.append((item, file.digest))
+                pending.append(file)
             now = time.monotonic()
             if now - last > SECONDS_BETWEEN or len(pending) >= ADDED_AT_ONCE:
                 self._add(pending)

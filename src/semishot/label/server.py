@@ -92,7 +92,7 @@ def opened(request: LabelRequest) -> Iterator[Running]:
     """Check the request, take OUT, and begin to read the pile."""
     check_folders(request)
     out = request.folder
-    if not (out / DATABASE).exists() and not list_files(request)[0].items:
+    if not (out / DATABASE).exists() and not list_files(request).items:
         raise InputError(f"no images in {request.pile}")
     make_out(out)
     with contextlib.ExitStack() as stack:

@@ -111,20 +111,19 @@ def _alone(request: ClassifyRequest) -> Classified:
 def _learn(request: ClassifyRequest) -> tuple[Classified, Sorting | None]:
     """Learn, and write all files of OUT; also what is to be sorted, if that is asked for."""
     out, begun, seconds = request.out, time.monotonic(), Seconds()
-    images = labeled_images(request, seconds)
-    skipped = [(skipped.shown, skipped.reason) for skipped in images.rows.skipped]
-    write_text(out / SKIPPED, csv_table(("path", "reason"), skipped))
-    check_read(request, images.rows)
+    rows = labeled_images(request, seconds)
+    write_text(out / SKIPPED, csv_table(("path", "reason"), rows.skipped))
+    check_read(request, rows.items)
     with seconds.part("learning"), doing("learning from the labels and the pile"):
         from semishot.sorter.learning import fit_pile
         from semishot.sorter.page import write_page
 
-        fitted = fit_pile(images.rows, images.encoder, request.reject, images.names)
+        fitted = fit_pile(rows, request.reject)
     planned, left_alone = plan_pile(request, fitted) if request.apply else (None, [])
-    write_saved_model(out, images.encoder, fitted.classifier)
+    write_saved_model(out, rows.encoder, fitted.classifier)
     with seconds.part("learning"), doing("choosing what to label next"):
         asked = fitted.next_to_label()
-        summary = summarize(fitted, images.notes, asked)
+        summary = summarize(fitted, asked)
     moves = planned.targets if planned is not None and planned.how == "move" else {}
     targets = {source: target for target, source in moves.items()}
     with seconds.part("page"):
@@ -148,7 +147,6 @@ def plan_pile(request: ClassifyRequest, fitted: "FittedPile") -> tuple[Sorting, 
         if request.apply == "move" and item.home is None and is_linked(path, request.unlabeled):
             notes.append(f"{path}: a link, or in a linked folder, left where it is")
         else:
-            digest = fitted.rows.digests[index].hex()
-            wanted[source] = Wanted(source, fitted.label_of(index), digest)
+            wanted[source] = Wanted(source, fitted.label_of(index), item.digest.hex())
     planned, more = plan(request.out, request.apply, list(wanted.values()), request.unlabeled)
     return planned, [*notes, *more]

@@ -8,9 +8,9 @@ import os
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,12 +20,12 @@ from semishot.data.framing import least
 from semishot.data.thumbnails import fingerprint, small_copy
 from semishot.errors import InputError
 from semishot.sorter.boxes import cropped
-from semishot.sorter.embedding_cache import EmbeddingCache, Row
+from semishot.sorter.embedding_cache import EmbeddingCache, EncodedImage, ImageLook
 from semishot.sorter.encoders.image_encoder import ImageEncoder, Pixels
 from semishot.sorter.listing import Item, Skipped
 from semishot.system.files import read_regular
 from semishot.system.npy import make_room
-from semishot.system.progress import Meter, meter
+from semishot.system.progress import Meter, Seconds, meter
 
 T = TypeVar("T")
 S = TypeVar("S")
@@ -38,71 +38,58 @@ MOST_THREADS, SPARE_THREADS = 16, 2
 
 @dataclass
 class Rows:
-    """Features (P, D) in a file, and what each row is."""
+    """Features (P, D) in a file, and what each row is: labeled ones first."""
 
     features: NDArray[np.float32]
     items: list[Item] = field(default_factory=list)
-    digests: list[bytes] = field(default_factory=list)
     skipped: list[Skipped] = field(default_factory=list)
-    seconds: dict[str, float] = field(default_factory=dict)
-    """Of reading, decoding and encoding, added up over threads."""
+    notes: list[str] = field(default_factory=list)
+    """For the user."""
+    encoder: ImageEncoder | None = None
+    """None: features were given."""
+    names: dict[str, NDArray[np.float32]] = field(default_factory=dict)
+    """Features of the names of classes."""
     thumbnail: Callable[[bytes], bytes | None] = lambda digest: None
     """A small JPEG of an image by its digest, if there is one already. For one thread."""
 
-    def add(self, item: Item, digest: bytes) -> int:
-        """The index of a new row."""
-        self.items.append(item)
-        self.digests.append(digest)
-        return len(self.items) - 1
+
+def collect(sources: Iterable[tuple[Item, Any, Any]], features: int, scratch: Path) -> Rows:
+    """One row of float32 for each item, in the file `scratch`; those that are not finite are skipped.
+
+    With each item comes where its features are: an array, or a cache, and an index or digest.
+    """
+    ordered = sorted(sources, key=lambda source: source[0].label is None)
+    room = make_room(scratch, np.float32, (max(1, len(ordered)), features))
+    rows, written = Rows(room), np.asarray(room)  # faster than the mapped array
+    for item, source, key in ordered:
+        with np.errstate(over="ignore"):
+            row = np.asarray(source[key], np.float32)
+        if np.isfinite(row).all():
+            written[len(rows.items)] = row
+            rows.items.append(item)
+        else:
+            rows.skipped.append(Skipped(item.shown, "its features are not all finite"))
+    rows.features = room[: len(rows.items)]
+    return rows
 
 
-class ReadFile(NamedTuple):
-    """A file: its digest, and what its image looks like, if that is new; or why it could not be read."""
-
-    digest: bytes = b""
-    pixels: Pixels | None = None
-    """Until they are encoded."""
-    fingerprint: bytes = b""
-    thumbnail: bytes = b""
-    """Of a large image."""
-    problem: str = ""
-
-
-ImageDigest = tuple[Item, bytes]
-"""An image that could be read, and its digest."""
-
-
-def embed(
+def read_images(
     items: Sequence[Item],
     encoder: ImageEncoder,
     device: str,
     cache: EmbeddingCache,
-    scratch: Path,
-    arranged: Callable[[list[ImageDigest]], list[ImageDigest]] = lambda images: images,
-) -> Rows:
-    """One row for each readable image. `scratch` is the file that holds them.
+    seconds: Seconds | None = None,
+) -> tuple[list[Item], list[Skipped]]:
+    """The images that could be read, with their digests, whose features are in the cache; and the others.
 
-    arranged: gives the images that could be read their order, and perhaps other labels.
+    seconds: takes those of reading, decoding and encoding, added up over threads.
     """
     with quiet(), meter("reading, decoding and encoding", len(items), "images") as progress:
+        progress.seconds = seconds or progress.seconds
         files = list(encode_files(device, items, encoder, cache, progress))
     cache.flush()
-    features = make_room(scratch, np.float32, (max(1, len(files)), encoder.features))
-    rows = Rows(features, seconds=progress.seconds.of, thumbnail=cache.thumbnail)
-    read: list[ImageDigest] = []
-    for item, file in zip(items, files, strict=True):
-        if file.problem:
-            rows.skipped.append(Skipped(item.shown, file.problem))
-        else:
-            read.append((item, file.digest))
-    for item, digest in arranged(read):
-        if np.isfinite(row := cache[digest]).all():
-            features[rows.add(item, digest)] = row
-        else:
-            reason = "the encoder gives features that are not finite"
-            rows.skipped.append(Skipped(item.shown, reason))
-    rows.features = features[: len(rows.items)]
-    return rows
+    read = [file for file in files if isinstance(file, Item)]
+    return read, [file for file in files if isinstance(file, Skipped)]
 
 
 def encode_files(
@@ -111,34 +98,39 @@ def encode_files(
     encoder: ImageEncoder,
     cache: EmbeddingCache,
     progress: Meter,
-) -> Iterator[ReadFile]:
-    """What was read of each item, in order; its features are in the cache.
+) -> Iterator[Item | Skipped]:
+    """Each item with its digest, or why it cannot be read, in order; its features are in the cache.
 
     Each thread reads, decodes and encodes as many files as the network takes at once.
     """
     clock, size = progress.seconds, encoder.batch_size(device)
 
-    def encoded(some: Sequence[Item]) -> list[tuple[ReadFile, Row | None]]:
-        files = []
+    def encoded(some: Sequence[Item]) -> tuple[list[Item | Skipped], dict[bytes, EncodedImage]]:
+        files, new = list[Item | Skipped](), dict[bytes, tuple[Pixels, ImageLook]]()
         for item in some:
-            with clock.part("reading"):
-                file, data = read(item)
-            if not file.problem and file.digest not in cache:
-                with clock.part("decoding"):
-                    file = decoded(file, data, encoder, item.home or item.path)
-            files.append(file)
-        rows: Iterator[Row] = iter(())
-        if images := [file.pixels for file in files if file.pixels is not None]:
-            encoder.sessions.on(device)  # opened outside of the time of encoding
-            with clock.part("encoding"):
-                rows = iter(encoder.encode(np.stack(images), device))
-        return [(f._replace(pixels=None), None if f.pixels is None else next(rows)) for f in files]
+            try:
+                with clock.part("reading"):
+                    data = read_image(item.path or Path())
+                digest = hashlib.sha256(data).digest()
+                if digest not in cache and digest not in new:
+                    with clock.part("decoding"):
+                        new[digest] = look_at(data, encoder, item.home or item.path)
+                files.append(replace(item, digest=digest))
+            except InputError as error:
+                files.append(Skipped(item.shown, str(error).removesuffix(f"; {REMEDY}")))
+        if not new:
+            return files, {}
+        encoder.sessions.on(device)  # opened outside of the time of encoding
+        with clock.part("encoding"):
+            rows = encoder.encode(np.stack([pixels for pixels, _ in new.values()]), device)
+        pairs = zip(rows, (look for _, look in new.values()), strict=True)
+        return files, dict(zip(new, pairs, strict=True))
 
     batches = (items[first : first + size] for first in range(0, len(items), size))
-    for files in ahead(encoded, batches, most_threads()):
-        for file, row in files:
-            if row is not None:
-                cache.add(file.digest, row, file.fingerprint, file.thumbnail)
+    for files, new in ahead(encoded, batches, most_threads()):
+        for digest, image in new.items():
+            cache.add(digest, *image)
+        for file in files:
             progress.advance(1)
             yield file
 
@@ -163,32 +155,18 @@ def ahead(look: Callable[[T], S], things: Iterable[T], threads: int) -> Iterator
                 future.cancel()
 
 
-def read(item: Item) -> tuple[ReadFile, bytes]:
-    """A file, not yet decoded."""
-    assert item.path is not None
-    try:
-        data = read_image(item.path)
-    except InputError as error:
-        return ReadFile(problem=str(error)), b""
-    return ReadFile(hashlib.sha256(data).digest()), data
-
-
-def decoded(file: ReadFile, data: bytes, encoder: ImageEncoder, path: Path | None) -> ReadFile:
-    """The file with what the encoder sees of it, and a thumbnail if it is large; or why there is nothing."""
+def look_at(
+    data: bytes, encoder: ImageEncoder, path: Path | None = None
+) -> tuple[Pixels, ImageLook]:
+    """What the encoder sees of an image file, and what is kept with its features."""
     framing = encoder.prepare
-    try:
-        with opened(data, "it") as image:
-            box = encoder.boxes.box(path) if encoder.boxes is not None else None
-            large = image.width * image.height > MANY_PIXELS
-            with upright(image, least=least(framing) if large and box is None else None) as whole:
-                seen = cropped(whole, box) if box is not None else whole
-                return file._replace(
-                    pixels=framing.frame(seen.convert("L") if framing.channels == 1 else seen),
-                    fingerprint=fingerprint(seen),
-                    thumbnail=small_copy(whole) if large else b"",
-                )
-    except InputError as error:
-        return file._replace(problem=str(error).removesuffix(f"; {REMEDY}"))
+    with opened(data, "it") as image:
+        box = encoder.boxes.box(path) if encoder.boxes is not None else None
+        large = image.width * image.height > MANY_PIXELS
+        with upright(image, least=least(framing) if large and box is None else None) as whole:
+            seen = cropped(whole, box) if box is not None else whole
+            pixels = framing.frame(seen.convert("L") if framing.channels == 1 else seen)
+            return pixels, ImageLook(fingerprint(seen), small_copy(whole) if large else b"")
 
 
 def read_image(path: Path) -> bytes:

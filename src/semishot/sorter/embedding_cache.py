@@ -1,14 +1,14 @@
 """Features cached by image content, in segments written atomically: a kill loses seconds of work.
 
 A segment is a safetensors file with `digests` (n, 32), the SHA-256 of each image file, `features` (n, D), and
-`fingerprints` (n, S), gray levels by which near copies are found.
-It may hold `thumbnails`, one JPEG after the other, with the byte where each of them ends: `ends` (n,).
+`fingerprints` (n, S), gray levels by which near copies are found; and `thumbnails` of large images, one JPEG
+after the other, with the bytes between which each of them lies: `ends` (n + 1,).
 """
 
 import hashlib
 import time
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,6 +26,17 @@ PIXELS = FINGERPRINT**2
 DAMAGED = (SafetensorError, OSError, ValueError, IndexError)
 
 
+class ImageLook(NamedTuple):
+    """What an image looks like."""
+
+    fingerprint: bytes
+    thumbnail: bytes = b""
+    """A small JPEG of a large image."""
+
+
+EncodedImage = tuple[Row, ImageLook]
+
+
 class EmbeddingCache:
     """One encoder's features on disk; rows are read when asked for."""
 
@@ -38,10 +49,7 @@ class EmbeddingCache:
         sweep(self.folder)
         self.stored: dict[bytes, tuple[Any, int]] = {}
         """The open segment and the row, by digest."""
-        self.new: dict[bytes, Row] = {}
-        self.fingerprints: dict[bytes, bytes] = {}
-        self.thumbnails: dict[bytes, bytes] = {}
-        """Of large images whose features are new."""
+        self.new: dict[bytes, EncodedImage] = {}
         self.written = time.monotonic()
         for path in sorted(self.folder.glob("*.safetensors")):
             self._index(path)
@@ -54,45 +62,41 @@ class EmbeddingCache:
             segment = safe_open(path, "np")
             digests = segment.get_tensor("digests")
             count = len(digests)
-            found = [segment.get_slice(name).get_shape() for name in ("features", "fingerprints")]
+            names = ("features", "fingerprints", "ends")
+            found = [segment.get_slice(name).get_shape() for name in names]
         except DAMAGED:
             return
-        if found == [[count, self.features], [count, PIXELS]] and digests.shape == (count, 32):
+        shapes = [[count, self.features], [count, PIXELS], [count + 1]]
+        if found == shapes and digests.shape == (count, 32):
             self.stored |= {digests[row].tobytes(): (segment, row) for row in range(count)}
 
     def __contains__(self, digest: object) -> bool:
         return digest in self.stored or digest in self.new
 
     def __getitem__(self, digest: bytes) -> Row:
-        if (row := self.new.get(digest)) is not None:
-            return row
-        segment, number = self.stored[digest]
-        features: Row = segment.get_slice("features")[number]
+        if digest in self.new:
+            return self.new[digest][0]
+        segment, row = self.stored[digest]
+        features: Row = segment.get_slice("features")[row]
         return features
 
     def fingerprint(self, digest: bytes) -> bytes:
-        if (look := self.fingerprints.get(digest)) is not None:
-            return look
-        segment, number = self.stored[digest]
-        levels: NDArray[np.uint8] = segment.get_slice("fingerprints")[number]
-        return levels.tobytes()
+        if digest in self.new:
+            return self.new[digest][1].fingerprint
+        segment, row = self.stored[digest]
+        levels: bytes = segment.get_slice("fingerprints")[row].tobytes()
+        return levels
 
     def thumbnail(self, digest: bytes) -> bytes | None:
         """A small JPEG of a large image, if it was made when the image was encoded."""
-        if digest in self.thumbnails or digest not in self.stored:
-            return self.thumbnails.get(digest)
-        segment, row = self.stored[digest]
-        try:
-            first, last = segment.get_slice("ends")[row : row + 2].tolist()
-            jpeg: bytes = segment.get_slice("thumbnails")[first:last].tobytes()
-        except DAMAGED:  # it has none
+        if digest not in self.stored:
             return None
-        return jpeg or None
+        segment, row = self.stored[digest]
+        first, last = segment.get_slice("ends")[row : row + 2].tolist()
+        return segment.get_slice("thumbnails")[first:last].tobytes() if first < last else None
 
-    def add(self, digest: bytes, row: Row, fingerprint: bytes, thumbnail: bytes = b"") -> None:
-        self.new[digest], self.fingerprints[digest] = row, fingerprint
-        if thumbnail:
-            self.thumbnails[digest] = thumbnail
+    def add(self, digest: bytes, row: Row, look: ImageLook) -> None:
+        self.new[digest] = row, look
         if len(self.new) >= MOST_ROWS or time.monotonic() - self.written > MOST_SECONDS:
             self.flush()
 
@@ -100,18 +104,17 @@ class EmbeddingCache:
         """Write the new features as a segment, named by its content."""
         if not self.new:
             return
-        digests = b"".join(self.new)
-        path = self.folder / f"{hashlib.sha256(digests).hexdigest()[:32]}.safetensors"
+        rows, looks = zip(*self.new.values(), strict=True)
+        digests, thumbnails = b"".join(self.new), [look.thumbnail for look in looks]
+        fingerprints = b"".join(look.fingerprint for look in looks)
         tensors: dict[str, NDArray[Any]] = {
             "digests": np.frombuffer(digests, np.uint8).reshape(-1, 32),
-            "features": np.stack(list(self.new.values())).astype(np.float32),
+            "features": np.stack(rows).astype(np.float32),
+            "fingerprints": np.frombuffer(fingerprints, np.uint8).reshape(-1, PIXELS),
+            "thumbnails": np.frombuffer(b"".join(thumbnails), np.uint8),
+            "ends": np.cumsum([0, *map(len, thumbnails)]),
         }
-        looks = b"".join(self.fingerprints.pop(digest) for digest in self.new)
-        tensors["fingerprints"] = np.frombuffer(looks, np.uint8).reshape(-1, PIXELS)
-        small = [self.thumbnails.pop(digest, b"") for digest in self.new]
-        if any(small):
-            tensors["ends"] = np.cumsum([0, *map(len, small)])
-            tensors["thumbnails"] = np.frombuffer(b"".join(small), np.uint8)
+        path = self.folder / f"{hashlib.sha256(digests).hexdigest()[:32]}.safetensors"
         write_whole(path, save(tensors))
         self.new.clear()
         self._index(path)

@@ -66,7 +66,7 @@ def is_predictions(table: LabelTable) -> bool:
 
 
 def from_table(table: LabelTable) -> Listing:
-    """Labeled images, then the pile; an empty label means unlabeled.
+    """Labeled images, then the pile, with corrections; an empty label means unlabeled.
 
     Paths are relative to the table; in predictions.csv, to the folder where `classify` runs. There, rows that
     were corrected before have a label, and a guess that was changed is refused: corrections belong into the
@@ -75,15 +75,16 @@ def from_table(table: LabelTable) -> Listing:
     if predicted := is_predictions(table):
         table.check(("path", "label", NEAREST), "run classify again")
     table.check(("path", "label"), "its first line must be path,label")
-    folder = Path() if predicted else table.path.parent
-    listing, pile = Listing(), list[Item]()
+    folder, listing = Path() if predicted else table.path.parent, Listing()
     for line, row in table.rows:
         if not row["path"] or "\0" in row["path"]:
             listing.skipped.append(Skipped(f"{table.path}, line {line}", "names no path"))
             continue
         path, label = folder / written_path(row["path"], folder), label_in(row["label"])
-        correct = label_in(row[CORRECT]) if predicted else ""
         decision = row[DECISION] if predicted else LABELED
+        correct = label_in(row[CORRECT]) if predicted else ""
+        if correct:
+            listing.corrections[str(path)] = correct
         if decision not in (LABELED, CORRECTED):
             guess = STRANGER if decision == STRANGER else label_in(row[NEAREST])
             if label != guess and not correct:
@@ -94,18 +95,17 @@ def from_table(table: LabelTable) -> Listing:
                 )
             label = ""
         of_pile = decision != LABELED or not label
-        items = pile if of_pile else listing.items
-        items.append(Item(str(path), label or None, path, of_pile, correct))
-    listing.items += pile
+        listing.items.append(Item(str(path), label or None, path, of_pile))
+    listing.items.sort(key=lambda item: item.of_pile)
     return listing
 
 
 def corrections_in(path: Path) -> dict[str, str]:
-    """Paths, as a predictions.csv has them -> what its column `correct` says."""
+    """What the column `correct` of a predictions.csv says, by path; nothing if there is no such table."""
     table = read_table(path) if path.exists() else None
     if table is None or not set(table.columns) >= USED:
         return {}
-    return {item.shown: item.correct for item in from_table(table).items if item.correct}
+    return from_table(table).corrections
 
 
 def label_in(cell: str) -> str:

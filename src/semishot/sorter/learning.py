@@ -1,7 +1,7 @@
 """A classifier fitted to labeled images and a pile: predictions, known copies, what to label next."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
@@ -13,8 +13,6 @@ from semishot.estimator.kinds import find_kinds
 from semishot.estimator.labels import NAMED_STRANGER, UNLABELED
 from semishot.estimator.next_labels import next_to_label
 from semishot.sorter.embedding import Rows
-from semishot.sorter.encoders.image_encoder import ImageEncoder
-from semishot.sorter.labeled_images import known_labels
 from semishot.sorter.listing import STRANGER, Item
 from semishot.sorter.predictions import Prediction, predictions_of
 
@@ -28,7 +26,6 @@ class FittedPile:
     """A classifier and what it was fitted to: labeled rows and named strangers first, then the pile."""
 
     rows: Rows
-    encoder: ImageEncoder | None
     classifier: FittedModel
     answers: Answer
     """What is said of each row of `rows.features`."""
@@ -72,36 +69,36 @@ class FittedPile:
         return {row: index for index, row in reversed(list(enumerate(self.fitted_as)))}
 
 
-def fit_pile(
-    rows: Rows,
-    encoder: ImageEncoder | None,
-    reject: float | str,
-    names: Mapping[str, NDArray[np.float32]] | None = None,
-) -> FittedPile:
+def fit_pile(rows: Rows, reject: float | str) -> FittedPile:
     """Fit the default classifier; the images of the pile take the answers it has for them.
 
     Each image of the pile counts once: a copy, of another or of a labeled image, takes the answer of that.
     """
-    first = sum(item.label is not None for item in rows.items)  # the labeled rows come first
-    known, kept, fitted_as = known_labels(rows), list(range(first)), []
-    row_of = {digest: row for row, digest in enumerate(rows.digests[:first]) if digest in known}
-    for index, digest in enumerate(rows.digests[first:], first):
-        row = row_of.get(digest, len(kept))
+    items, kept, fitted_as = rows.items, list[int](), list[int]()
+    first = sum(item.label is not None for item in items)  # the labeled rows come first
+    row_of = dict[bytes, int]()
+    for index, item in enumerate(items):
+        row = row_of.get(item.digest, len(kept)) if index >= first else len(kept)
         if row == len(kept):
             kept.append(index)
-        if digest:  # rows of features have none
-            row_of[digest] = row
+        if item.digest:  # rows of features have none
+            row_of[item.digest] = row
         fitted_as.append(row)
     rows.features = _keep_rows(rows.features, kept)
     numbers = {None: UNLABELED, STRANGER: NAMED_STRANGER}
-    labels = [numbers.get(rows.items[p].label, rows.items[p].label) for p in kept]
-    classifier, answers = fit_default(rows.features, np.array(labels, object), reject, names)
-    predictions = predictions_of(classifier, answers.take(fitted_as), rows.items[first:])
-    predictions = [
-        _known(prediction, str(rows.items[row].label)) if row < first else prediction
-        for prediction, row in zip(predictions, fitted_as, strict=True)
-    ]
-    return FittedPile(rows, encoder, classifier, answers, predictions, fitted_as)
+    labels = np.array([numbers.get(items[p].label, items[p].label) for p in kept], object)
+    classifier, answers = fit_default(rows.features, labels, reject, rows.names)
+    index_of = {str(name): index for index, name in enumerate(classifier.classes)}
+    said = answers.take(fitted_as[first:])
+    for index, row in enumerate(fitted_as[first:]):
+        if row < first and items[row].label == STRANGER:
+            said.log_odds[index] = np.inf
+        elif row < first:
+            said.log_odds[index] = -np.inf
+            said.classes[index] /= 2  # the second most probable class stays the second
+            said.classes[index, index_of[str(items[row].label)]] = 1.0
+    predictions = predictions_of(classifier, said, items[first:])
+    return FittedPile(rows, classifier, answers, predictions, fitted_as[first:])
 
 
 def _keep_rows(features: NDArray[np.float32], kept: Sequence[int]) -> NDArray[np.float32]:
@@ -110,18 +107,3 @@ def _keep_rows(features: NDArray[np.float32], kept: Sequence[int]) -> NDArray[np
         block = list(kept[start : start + BLOCK])
         features[start : start + len(block)] = features[block]
     return features[: len(kept)]
-
-
-def _known(prediction: Prediction, label: str) -> Prediction:
-    """The prediction for a copy of a labeled image: its label."""
-    if label == STRANGER:
-        return replace(prediction, stranger_probability=1.0, stranger=True)
-    nearest = prediction.nearest_class
-    return replace(
-        prediction,
-        nearest_class=label,
-        probability=1.0,
-        runner_up=nearest if nearest != label else prediction.runner_up,
-        stranger_probability=0.0,
-        stranger=False,
-    )

@@ -1,9 +1,10 @@
 """Which of a user's files to read: the images in folders, and the labels that folders give."""
 
 import unicodedata
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import NamedTuple
 
 from semishot.data.decoding import EXTENSIONS
 from semishot.data.image_sources import walk
@@ -36,15 +37,10 @@ class Item:
     """Where it is now."""
     of_pile: bool = False
     """Whether `--apply` sorts it: it may have a label all the same, by a correction."""
-    correct: str = ""
-    """What the column `correct` of predictions.csv says."""
     home: Path | None = None
     """Of a file that was moved by `--apply move`: where it came from."""
-
-    @property
-    def correction(self) -> str:
-        """What a predictions.csv corrects it to, now or when it was made."""
-        return self.correct or (self.label or "" if self.of_pile else "")
+    digest: bytes = b""
+    """SHA-256 of the file, when it has been read."""
 
     @property
     def source(self) -> Path | None:
@@ -52,8 +48,7 @@ class Item:
         return self.home or (real_place(self.path) if self.path else None)
 
 
-@dataclass(frozen=True)
-class Skipped:
+class Skipped(NamedTuple):
     shown: str
     reason: str
 
@@ -65,25 +60,50 @@ class Listing:
     items: list[Item] = field(default_factory=list)
     skipped: list[Skipped] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+    corrections: dict[str, str] = field(default_factory=dict)
+    """What the column `correct` of a table says of some of them, by how they are shown."""
 
 
-def from_folders(labeled: Path | None, pile: Iterable[Path], apart: Iterable[Path] = ()) -> Listing:
+def from_folders(
+    labeled: Path | None,
+    pile: Iterable[Path],
+    apart: Iterable[Path] = (),
+    moved: Mapping[Path, Path] | None = None,
+) -> Listing:
     """Images below labeled/CLASS with that label, and images below each of `pile`, or files in it, without.
 
-    A folder inside another of these, or inside `apart`, is not part of that other one.
+    A folder inside another of these, or inside `apart`, is not part of that other one. Files of the pile
+    that a sorting has moved, from source to target, are listed where they were.
     """
-    pile = list(pile)
-    listing = Listing()
-    ends = {real_path(folder) for folder in [*pile, *apart, *([labeled] if labeled else [])]}
+    listing, folders = Listing(), [*([labeled] if labeled else []), *pile]
+    ends, filled = {real_path(folder) for folder in [*folders, *apart]}, set[str]()
     if labeled is not None:
-        _check_folders(labeled, pile)
-        _add_classes(listing, labeled, ends)
-    for folder in pile:
-        if not folder.is_dir():
-            _add(listing, folder, None)
-            continue
-        for path in _files(listing, folder, ends - {real_path(folder)}):
-            _add(listing, path, None)
+        _check_labeled(labeled, folders[1:])
+    for folder in folders:
+        root = real_path(folder)
+        entries = walk(folder, ends - {root}) if folder.exists() else ()
+        for entry in entries:
+            label, reason = None, entry.problem or _reason_to_skip(entry.path)
+            if folder == labeled and not entry.problem:
+                label, *inside = entry.path.relative_to(folder).parts
+                reason = reason if inside else "is not in the folder of a class"
+            if reason:
+                listing.skipped.append(Skipped(str(entry.path), reason))
+                continue
+            if label is not None:
+                filled.add(label)
+                label = as_label(label)
+            listing.items.append(Item(str(entry.path), label, entry.path, label is None))
+        for source, target in (moved or {}).items():
+            if folder != labeled and source.is_relative_to(root):
+                shown = str(folder / source.relative_to(root))
+                listing.items.append(Item(shown, None, target, of_pile=True, home=source))
+    if moved:
+        listing.items.sort(key=lambda i: (i.of_pile, Path(i.shown).parts if i.of_pile else ()))
+    for path in sorted(labeled.iterdir()) if labeled else ():
+        empty = path.name not in filled and real_path(path) not in ends
+        if empty and path.is_dir() and not path.name.startswith("."):
+            listing.notes.append(f"class {printable(path.name)} has no images: left out")
     return listing
 
 
@@ -97,55 +117,26 @@ def check_pile(folder: Path) -> None:
         raise InputError(f"--unlabeled {folder} is not a folder{to_unpack(folder)}")
 
 
-def _check_folders(labeled: Path, pile: Iterable[Path]) -> None:
+def _check_labeled(labeled: Path, pile: Iterable[Path]) -> None:
     if not labeled.is_dir():
         raise InputError(
             f"--labeled {labeled} is not a folder{to_unpack(labeled)}; it holds one folder of images per "
             "class, or is a .csv of path,label, or .npy features"
         )
-    for folder in pile:
-        check_pile(folder)
-        if real_path(folder) == real_path(labeled):
-            raise InputError(
-                f"--labeled and --unlabeled are both {labeled}; they must be two folders"
-            )
+    if real_path(labeled) in map(real_path, pile):
+        raise InputError(f"--labeled and --unlabeled are both {labeled}; they must be two folders")
 
 
-def _add_classes(listing: Listing, labeled: Path, ends: set[Path]) -> None:
-    inner = ends - {real_path(labeled)}
-    has_images = set[str]()
-    for path in _files(listing, labeled, inner):
-        parts = path.relative_to(labeled).parts
-        if len(parts) == 1:
-            listing.skipped.append(Skipped(str(path), "is not in the folder of a class"))
-        elif _add(listing, path, as_label(parts[0])):
-            has_images.add(parts[0])
-    for entry in sorted(labeled.iterdir()):
-        if entry.is_dir() and not entry.name.startswith(".") and real_path(entry) not in inner:
-            if entry.name not in has_images:
-                listing.notes.append(f"class {printable(entry.name)} has no images: left out")
-        elif entry.is_dir() and real_path(entry) in inner:
-            listing.notes.append(
-                f"{printable(str(entry))} is not a class: it is the pile or the output"
-            )
-
-
-def _add(listing: Listing, path: Path, label: str | None) -> bool:
-    """Add a file if it may be an image; else record why not."""
+def _reason_to_skip(path: Path) -> str:
+    """Why a file cannot be an image, by its name."""
     ending = path.suffix.lower()
-    reason = ""
     if ending in TO_CONVERT - EXTENSIONS:
         install = ", or pip install 'semishot[heic]' (with GPL code)" if ending in HEIC else ""
-        reason = f"{ending} files cannot be read; convert it to JPEG or PNG{install}"
-    elif ending in ARCHIVES:
-        reason = f"is not an image{to_unpack(path)}"
-    elif ending and ending not in EXTENSIONS:  # without an extension, it may be an image
-        reason = "the file name has no image extension"
-    if reason:
-        listing.skipped.append(Skipped(str(path), reason))
-        return False
-    listing.items.append(Item(str(path), label, path, of_pile=label is None))
-    return True
+        return f"{ending} files cannot be read; convert it to JPEG or PNG{install}"
+    if ending in ARCHIVES:
+        return f"is not an image{to_unpack(path)}"
+    # without an extension, it may be an image
+    return "the file name has no image extension" if ending and ending not in EXTENSIONS else ""
 
 
 def as_label(text: str) -> str:
@@ -159,12 +150,3 @@ def as_label(text: str) -> str:
             f"the label of an unlabeled image empty, and call images of no class {STRANGER}"
         )
     return STRANGER if name.casefold() == STRANGER else name
-
-
-def _files(listing: Listing, root: Path, ends: set[Path]) -> Iterator[Path]:
-    """Every file below a folder, except hidden ones."""
-    for entry in walk(root, ends):
-        if entry.problem:
-            listing.skipped.append(Skipped(str(entry.path), entry.problem))
-        else:
-            yield entry.path

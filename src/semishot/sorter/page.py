@@ -83,8 +83,8 @@ def write_page(
     by_rank = chain.from_iterable(zip_longest(*(group.predictions for group in groups)))
     tiled = (prediction.item for prediction in by_rank if prediction)
     drawn = set(islice(chain(*(group.labeled for group in groups), tiled), MOST_DRAWN))
-    digests = {i: d for i, d in zip(rows.items, rows.digests, strict=True) if i in drawn}
-    pictures = defaultdict(lambda: ("", ""), _pictures(out, digests, rows.thumbnail))
+    shown = [item for item in rows.items if item in drawn]
+    pictures = defaultdict(lambda: ("", ""), _pictures(out, shown, rows.thumbnail))
     index = {name: number for number, name in enumerate(classes)}
 
     def tile(prediction: Prediction) -> list[Any]:
@@ -130,26 +130,26 @@ def _link(item: Item, out: Path, targets: Mapping[Path, Path]) -> str:
 
 
 def _pictures(
-    out: Path, digests: Mapping[Item, bytes], cached: Callable[[bytes], bytes | None]
+    out: Path, items: Sequence[Item], cached: Callable[[bytes], bytes | None]
 ) -> dict[Item, tuple[str, str]]:
     """A thumbnail of each image as a data URI, and the address of a large picture. Earlier ones go."""
     folder = out / PICTURES
 
-    def draw(job: tuple[Item, bytes, bytes | None]) -> tuple[str, str]:
-        item, digest, known = job
+    def draw(job: tuple[Item, bytes | None]) -> tuple[str, str]:
+        item, known = job
         small, large = known or _drawn(item, thumbnail), ""
         if item.path and item.label is None and not _shown_by_browsers(item):
-            path = folder / f"{digest.hex()[:32]}.jpg"
+            path = folder / f"{item.digest.hex()[:32]}.jpg"
             if not path.exists() and (picture := _drawn(item, large_thumbnail)):
                 folder.mkdir(mode=0o700, exist_ok=True)  # as private as the labels
                 write_whole(path, picture)
             large = f"{PICTURES}/{path.name}" if path.exists() else ""
         return data_uri(small) if small else "", large
 
-    jobs = ((item, digest, cached(digest) if digest else None) for item, digest in digests.items())
+    jobs = ((item, cached(item.digest)) for item in items)
     with quiet():
-        drawn = track(ahead(draw, jobs, most_threads()), "drawing the page", len(digests))
-        pictures = dict(zip(digests, drawn, strict=True))
+        drawn = track(ahead(draw, jobs, most_threads()), "drawing the page", len(items))
+        pictures = dict(zip(items, drawn, strict=True))
     shown = {out / large for _, large in pictures.values()}
     for path in folder.iterdir() if folder.is_dir() else ():
         if LARGE_PICTURE.fullmatch(path.name) and path not in shown:

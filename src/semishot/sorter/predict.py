@@ -1,16 +1,15 @@
 """A saved model and new images -> predictions, without the images it was fitted to."""
 
-from collections.abc import Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 from semishot.errors import InputError
-from semishot.sorter.embedding import Rows, embed
+from semishot.sorter.embedding import Rows, collect, read_images
 from semishot.sorter.embedding_cache import EmbeddingCache
 from semishot.sorter.encoders.image_encoder import ImageEncoder, load_encoder
-from semishot.sorter.feature_files import gathered, read_features
-from semishot.sorter.listing import Item, Skipped, from_folders
+from semishot.sorter.feature_files import feature_rows
+from semishot.sorter.listing import Skipped, from_folders
 from semishot.sorter.out_folder import CLASSIFIER, SAVED_MODEL
 from semishot.sorter.predictions import Prediction, predictions_of
 from semishot.sorter.requests import PredictRequest
@@ -59,11 +58,8 @@ def predict(request: PredictRequest) -> tuple[list[Prediction], list[Skipped]]:
         if not path.exists():
             raise InputError(f"no file or folder {path}")
     # ignored: Windows does not delete a file while it is mapped
-    with TemporaryDirectory(prefix="semishot-", ignore_cleanup_errors=True) as scratch:
-        if encoder is None:
-            rows = _given_features(request.images, classifier.features, Path(scratch))
-        else:
-            rows = _embedded(request, encoder.with_boxes(request.crop), Path(scratch))
+    with TemporaryDirectory(prefix="semishot-", ignore_cleanup_errors=True) as folder:
+        rows = _rows(request, encoder, classifier.features, Path(folder))
         if not rows.items:
             why = "in " + ", ".join(str(path) for path in request.images[:4])
             if rows.skipped:
@@ -73,27 +69,21 @@ def predict(request: PredictRequest) -> tuple[list[Prediction], list[Skipped]]:
         return predictions_of(classifier, answers, rows.items), rows.skipped
 
 
-def _embedded(request: PredictRequest, encoder: ImageEncoder, scratch: Path) -> Rows:
+def _rows(
+    request: PredictRequest, encoder: ImageEncoder | None, features: int, folder: Path
+) -> Rows:
+    scratch = folder / "rows.npy"
+    if encoder is None:
+        for path in request.images:
+            if path.is_dir():
+                raise InputError(
+                    f"{path} is a folder, but the model was made from features: it takes .npy files"
+                )
+        return feature_rows(request.images, scratch, width=features)
+    encoder = encoder.with_boxes(request.crop)
     listing = from_folders(None, request.images)
-    cache = EmbeddingCache(request.cache or scratch, encoder.cached_as, encoder.features)
-    rows = embed(listing.items, encoder, request.device, cache, scratch / "rows.npy")
-    rows.skipped[:0] = listing.skipped
+    cache = EmbeddingCache(request.cache or folder, encoder.cached_as, features)
+    images, skipped = read_images(listing.items, encoder, request.device, cache)
+    rows = collect([(item, cache, item.digest) for item in images], features, scratch)
+    rows.skipped[:0] = [*listing.skipped, *skipped]
     return rows
-
-
-def _given_features(paths: Sequence[Path], features: int, scratch: Path) -> Rows:
-    for path in paths:
-        if path.is_dir():
-            raise InputError(
-                f"{path} is a folder, but the model was made from features: it takes .npy files"
-            )
-    arrays = [(path, read_features(path)) for path in paths]
-    for path, array in arrays:
-        if array.shape[1] != features:
-            raise InputError(
-                f"{path} has {array.shape[1]:,} features in a row, the model takes {features:,}"
-            )
-    parts = [
-        (array, [Item(f"{path.name}:{row}") for row in range(len(array))]) for path, array in arrays
-    ]
-    return gathered(parts, scratch / "rows.npy")

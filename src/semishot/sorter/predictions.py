@@ -102,7 +102,9 @@ def as_csv(predictions: Sequence[Prediction], labeled: Sequence[Item] = ()) -> s
     rows = [(*prediction.cells(), "") for prediction in predictions]
     for item in labeled:
         decision = CORRECTED if item.of_pile else LABELED
-        rows.append((item.shown, item.label, *[""] * 4, decision, item.correct))
+        # corrections of images are in labels.sqlite, those of rows of features only here
+        correct = item.label if item.of_pile and item.path is None else ""
+        rows.append((item.shown, item.label, *[""] * 4, decision, correct))
     return csv_table((*COLUMNS, CORRECT), rows)
 
 

@@ -121,7 +121,7 @@ class PileSummary:
         return [*kinds, *(f"Note: {note}." for note in self.notes)]
 
 
-def summarize(fitted: "FittedPile", notes: Sequence[str], asked: Sequence[int]) -> PileSummary:
+def summarize(fitted: "FittedPile", asked: Sequence[int]) -> PileSummary:
     """The numbers of a pile. asked: indices of the predictions that the user is asked to label next."""
     learned, predictions = fitted.classifier.learned, fitted.predictions
     shown = [prediction.item.shown for prediction in predictions]
@@ -131,7 +131,7 @@ def summarize(fitted: "FittedPile", notes: Sequence[str], asked: Sequence[int]) 
     missed = sum(p.stranger_probability for p in predictions if not p.stranger)
     lost = sum(1 - p.stranger_probability for p in predictions if p.stranger)
     return PileSummary(
-        encoder=fitted.encoder.name if fitted.encoder else "features",
+        encoder=fitted.rows.encoder.name if fitted.rows.encoder else "features",
         labeled=dict(sorted(labels.items())),
         named_strangers=named_strangers,
         pile=len(predictions),
@@ -145,7 +145,7 @@ def summarize(fitted: "FittedPile", notes: Sequence[str], asked: Sequence[int]) 
         skipped=len(fitted.rows.skipped),
         message=learned.message,
         held_out=learned.held_out and learned.held_out._asdict(),
-        notes=[*notes, *_doubts(fitted), *_doubtful_classes(fitted, labels)],
+        notes=[*fitted.rows.notes, *_doubts(fitted), *_doubtful_classes(fitted, labels)],
         next_to_label=[shown[index] for index in asked],
         kinds=[
             UnnamedKind(len(kind), [shown[index] for index in kind[:TYPICAL]])
@@ -195,7 +195,7 @@ def _doubtful_classes(fitted: "FittedPile", labels: Mapping[str, int]) -> list[s
     right = round(held_out.accuracy * held_out.examples)
     if bdtrc(right - 1, held_out.examples, chance) <= CHANCE:  # P(at least `right`)
         return []
-    name = printable(fitted.encoder.name) if fitted.encoder else "these features"
+    name = printable(fitted.rows.encoder.name) if fitted.rows.encoder else "these features"
     return [
         f"of {held_out.examples:,} held-out labeled images {right:,} are predicted right, hardly better than "
         f"by chance: {name} may not separate your classes; try another --encoder, or check the labels"
