@@ -7,22 +7,23 @@ from datetime import datetime
 from functools import lru_cache
 from itertools import pairwise
 from pathlib import Path, PurePath
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 import numpy as np
-from msgspec import Struct
+from msgspec import Meta, Struct
 from numpy.typing import NDArray
 from PIL import Image
 
 from semishot.errors import InputError
-from semishot.system.files import MOST_JSON, read_regular
+from semishot.system.files import MOST_JSON, read_regular, reading
 
 ANIMAL, LEAST = "1", 0.2
 """MegaDetector's category of animals, and how sure it must be."""
 EXIF_TIMES = ((0x8769, 36867), (0x8769, 36868), (0, 306))
 """When a photograph was taken: the part of EXIF and the tag, the best first."""
-Box = tuple[float, float, float, float]
+Share = Annotated[float, Meta(ge=0, le=1)]
+Box = tuple[Share, Share, Share, Share]
 """Left, top, width and height as shares of an upright image."""
 
 
@@ -59,24 +60,17 @@ class Boxes:
 
 def read_boxes(path: Path) -> Boxes:
     """The boxes of `--crop`."""
-    try:
+    if not path.exists():
+        raise InputError(f"no file {path}")
+    with reading(path, "it must be of MegaDetector's format"):
         content = read_regular(path, MOST_JSON)
-    except FileNotFoundError as error:
-        raise InputError(f"no file {path}") from error
-    try:
         images = msgspec.json.decode(content, type=DetectorFile).images
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise InputError(f"{path} is not of MegaDetector's format: {error}") from error
     by_file = {}
     for image in images:
         animals = [d for d in image.detections or () if d.category == ANIMAL and d.conf >= LEAST]
         if animals:
-            box = max(animals, key=lambda detection: detection.conf).bbox
-            if min(box) < 0 or min(box[2:]) <= 0 or max(box[0] + box[2], box[1] + box[3]) > 1.01:
-                raise InputError(
-                    f"{path}: the box of {image.file} is not left, top, width, height from 0 to 1"
-                )
-            by_file[image.file.replace("\\", "/")] = box
+            surest = max(animals, key=lambda detection: detection.conf)
+            by_file[image.file.replace("\\", "/")] = surest.bbox
     if not by_file:
         raise InputError(f"{path} has no animal with a confidence of {LEAST} or more")
     return Boxes(hashlib.sha256(content).hexdigest(), by_file)
@@ -108,33 +102,28 @@ def taken_at(path: Path) -> float | None:
 
 
 def bursts(
-    paths: Sequence[Path | None], seconds: float, groups: NDArray[np.int64] | None = None
+    paths: Sequence[Path | None], seconds: float, groups: NDArray[np.int64]
 ) -> NDArray[np.int64]:
-    """(P,) the first row of the burst that each file belongs to; itself, if it is alone.
+    """(P,) the first row of each row's group, when the groups (P,) of the photographs of a burst are joined.
 
     A burst is of one folder, and each of its photographs was taken at most so many seconds after another.
-    groups: (P,) the first row of groups that are to be joined with bursts.
     """
     from scipy.sparse import coo_array  # slow to import
     from scipy.sparse.csgraph import connected_components
 
     order = sorted(
-        (str(path.parent), time, row)
+        (path.parent, time, row)
         for row, path in enumerate(paths)
         if path is not None and (time := taken_at(path)) is not None
     )
-    pairs = [
+    near = [
         (row, next_row)
         for (folder, time, row), (next_folder, next_time, next_row) in pairwise(order)
         if folder == next_folder and next_time - time <= seconds
     ]
-    rows = np.arange(len(paths))
-    edges = np.array([*zip(rows, rows if groups is None else groups, strict=True), *pairs], int)
-    if not len(edges):
-        return rows
-    joined = coo_array((np.ones(len(edges)), edges.T), shape=(len(rows), len(rows)))
-    _, first, inverse = np.unique(
-        connected_components(joined)[1], return_index=True, return_inverse=True
-    )
+    edges = np.array([*enumerate(groups), *near], int).reshape(-1, 2)  # (E, 2)
+    joined = coo_array((np.ones(len(edges)), edges.T), shape=(len(paths), len(paths)))
+    _, parts = connected_components(joined)  # (P,)
+    _, first, inverse = np.unique(parts, return_index=True, return_inverse=True)
     leaders: NDArray[np.int64] = first[inverse]
     return leaders

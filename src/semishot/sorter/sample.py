@@ -30,15 +30,14 @@ Shape = tuple[str, str, list[float]]
 
 def objects() -> tuple[dict[str, list[Shape]], dict[str, list[Shape]]]:
     """Shapes of each kind, and of each other object, from `sample.txt`."""
-    found: dict[str, dict[str, list[Shape]]] = {"kind": {}, "other": {}}
-    shapes: list[Shape] = []
+    shapes: dict[str, dict[str, list[Shape]]] = {"kind": {}, "other": {}}
     for line in own_text("sorter/sample.txt").splitlines():
         first, second, *numbers = line.split()
-        if first in found:
-            found[first][second] = shapes = []
+        if first in shapes:
+            shapes[first][second] = drawn = []
         elif first != "#":
-            shapes.append((first, second, [float(number) for number in numbers]))
-    return found["kind"], found["other"]
+            drawn.append((first, second, [float(number) for number in numbers]))
+    return shapes["kind"], shapes["other"]
 
 
 def write_sample(folder: Path, seed: int = 0) -> list[str]:
@@ -50,16 +49,15 @@ def write_sample(folder: Path, seed: int = 0) -> list[str]:
     wanted += [(kind, EACH) for kind in list(others) * (STRANGERS // len(others))]
     names = [f"{number:03}.jpg" for number in range(1, len(wanted) + 1)]
     rng.shuffle(names)
-    truth = [("path", "label")]
+    truth = []
     for (kind, index), name in zip(wanted, names, strict=True):
-        place = f"labeled/{kind}" if index < LABELED else "pile"
-        truth.append((f"{place}/{name}", kind if kind in kinds else "stranger"))
-        write_whole(folder / place / name, picture({**kinds, **others}[kind], rng))
-    write_whole(folder / "truth.csv", csv_text([truth[0], *sorted(truth[1:])]))
-    more = len(kinds) * (EACH - LABELED)
+        path = f"labeled/{kind}/{name}" if index < LABELED else f"pile/{name}"
+        truth.append((path, kind if kind in kinds else "stranger"))
+        write_whole(folder / path, picture({**kinds, **others}[kind], rng))
+    write_whole(folder / "truth.csv", csv_text([("path", "label"), *sorted(truth)]))
     return [
         f"{folder / 'labeled'}: {LABELED} pictures of each of {len(kinds)} kinds: {', '.join(kinds)}",
-        f"{folder / 'pile'}: {more} more of them, and {STRANGERS} of other things",
+        f"{folder / 'pile'}: {len(kinds) * (EACH - LABELED)} more of them, and {STRANGERS} of other things",
         f"{folder / 'truth.csv'}: what each picture shows",
     ]
 
@@ -67,16 +65,16 @@ def write_sample(folder: Path, seed: int = 0) -> list[str]:
 def picture(shapes: Sequence[Shape], rng: Random) -> bytes:
     """A JPEG of an object somewhere before a scene; no two are alike."""
     scene, thing = _scene(rng), _thing(shapes, rng)
-    side = round(rng.uniform(0.5, 0.85) * HEIGHT * FINE)
+    side = round(rng.uniform(0.5, 0.85) * scene.height)
     thing = thing.resize((round(side * rng.uniform(0.85, 1.15)), side))
     if rng.random() < 0.5:
         thing = thing.transpose(Image.Transpose.FLIP_LEFT_RIGHT)
     thing = thing.rotate(rng.gauss(0, 9), Image.Resampling.BICUBIC, expand=True)
-    room = scene.width - thing.width, scene.height - thing.height
-    at = round(room[0] * rng.uniform(0.15, 0.85)), round(room[1] * rng.uniform(0.2, 0.8))
+    x = round((scene.width - thing.width) * rng.uniform(0.15, 0.85))
+    y = round((scene.height - thing.height) * rng.uniform(0.2, 0.8))
     shadow = thing.getchannel("A").point([alpha // 3 for alpha in range(256)])
-    scene.paste("black", (at[0] + 4 * FINE, at[1] + 3 * FINE), shadow)
-    scene.paste(thing, at, thing)
+    scene.paste("black", (x + 4 * FINE, y + 3 * FINE), shadow)
+    scene.paste(thing, (x, y), thing)
     small = scene.resize((WIDTH, HEIGHT), Image.Resampling.LANCZOS)
     noise = Image.frombytes("L", small.size, rng.randbytes(WIDTH * HEIGHT)).convert("RGB")
     file = io.BytesIO()
@@ -86,19 +84,19 @@ def picture(shapes: Sequence[Shape], rng: Random) -> bytes:
 
 def _scene(rng: Random) -> Image.Image:
     above, below = rng.choice(SCENES)
-    size = WIDTH * FINE, HEIGHT * FINE
-    scene = Image.new("RGB", size, _color(above, rng))
-    draw, horizon = ImageDraw.Draw(scene), rng.uniform(0.45, 0.8) * size[1]
-    draw.rectangle((0, horizon, *size), _color(below, rng))
+    width, height = WIDTH * FINE, HEIGHT * FINE
+    scene = Image.new("RGB", (width, height), _color(above, rng))
+    draw, horizon = ImageDraw.Draw(scene), rng.uniform(0.45, 0.8) * height
+    draw.rectangle((0, horizon, width, height), _color(below, rng))
     for _ in range(rng.randrange(3, 9)):  # clouds, stones, waves
-        x, y, w = rng.uniform(0, size[0]), rng.uniform(0, size[1]), rng.uniform(0.05, 0.3) * size[0]
+        x, y, w = rng.uniform(0, width), rng.uniform(0, height), rng.uniform(0.05, 0.3) * width
         draw.ellipse((x, y, x + w, y + w * 0.3), _color(above if y > horizon else below, rng, 0.1))
     return scene.filter(ImageFilter.GaussianBlur(3 * FINE))
 
 
 def _thing(shapes: Sequence[Shape], rng: Random) -> Image.Image:
     """An object on nothing, in colors of its own."""
-    hue = rng.random()
+    hue, side = rng.random(), HEIGHT * FINE
     palette = {
         "main": _color((hue, 0.75, 0.85), rng),
         "second": _color(((hue + rng.uniform(0.3, 0.6)) % 1, 0.6, 0.9), rng),
@@ -109,24 +107,16 @@ def _thing(shapes: Sequence[Shape], rng: Random) -> Image.Image:
         "yellow": _color((0.13, 0.8, 0.97), rng),
         "clear": (0, 0, 0, 0),
     }
-    side = HEIGHT * FINE
     thing = Image.new("RGBA", (side, side))
     draw = ImageDraw.Draw(thing)
     for form, color, numbers in shapes:
         moved = [(n + (rng.gauss(0, 1) if color != "clear" else 0)) * side / 100 for n in numbers]
-        if form == "ellipse":
-            left, top, right, bottom = moved
-            draw.ellipse((left, top, right, bottom), palette[color])
-        else:
-            draw.polygon(moved, palette[color])
+        drawn = draw.ellipse if form == "ellipse" else draw.polygon
+        drawn(moved, palette[color])
     return thing
 
 
 def _color(hsv: tuple[float, float, float], rng: Random, spread: float = 0.05) -> tuple[int, ...]:
-    hue, saturation, value = (
-        n + rng.gauss(0, spread * s) for n, s in zip(hsv, (1, 2, 2), strict=True)
-    )
-    red, green, blue = colorsys.hsv_to_rgb(
-        hue % 1, min(max(saturation, 0), 1), min(max(value, 0), 1)
-    )
-    return round(red * 255), round(green * 255), round(blue * 255)
+    hue, *others = (n + rng.gauss(0, spread * s) for n, s in zip(hsv, (1, 2, 2), strict=True))
+    saturation, value = (min(max(other, 0), 1) for other in others)
+    return tuple(round(255 * part) for part in colorsys.hsv_to_rgb(hue % 1, saturation, value))
