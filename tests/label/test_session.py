@@ -156,6 +156,8 @@ def test_a_photograph_that_was_resized_is_a_near_copy(share):
     small.save(file, "jpeg", quality=80)
     looks = [np.frombuffer(fingerprint(p), np.uint8) for p in (*pictures, Image.open(file))]
     assert near_copies(np.stack(looks)).tolist() == [*range(12), 3]
+    shots = [(0, 5), (5, 3)]  # of one burst
+    assert near_copies(np.stack(looks), shots).tolist() == [0, 1, 2, 0, 4, 0, *range(6, 12), 0]
 
 
 def test_what_is_known_of_one_image(client):

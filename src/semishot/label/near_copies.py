@@ -1,8 +1,9 @@
 """Near copies: images that look the same at 24 x 24 pixels, such as the same shot resized.
 
-Letters: P rows of the pile, S pixels, k neighbours.
+Letters: P rows of the pile, S pixels, k neighbours, E pairs of rows.
 """
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -19,8 +20,11 @@ PROJECTED, NEAREST = 8, 5
 lie near each other, too."""
 
 
-def near_copies(looks: Array) -> Array:
-    """(P, S) gray levels -> (P,): the first row of the group that a row belongs to, or itself."""
+def near_copies(looks: Array, joined: Sequence[tuple[int, int]] = ()) -> Array:
+    """(P, S) gray levels -> (P,): the first row of the group that a row belongs to, or itself.
+
+    joined: rows that are of one group, however they look.
+    """
     from scipy.sparse import coo_array
     from scipy.sparse.csgraph import connected_components
     from scipy.spatial import cKDTree
@@ -35,7 +39,9 @@ def near_copies(looks: Array) -> Array:
     near = cKDTree(projected).query(projected, range(1, min(NEAREST, count) + 1))[1]  # (P, k)
     alike = [np.einsum("ps,ps->p", rows, rows[column]) >= ALIKE for column in near.T]
     first, column = np.nonzero(np.stack(alike, 1))
-    links = coo_array((np.ones(len(first), bool), (first, near[first, column])), (count, count))
+    pairs = np.stack([first, near[first, column]], 1)
+    pairs = np.concatenate([pairs, np.array(joined, int).reshape(-1, 2)])  # (E, 2)
+    links = coo_array((np.ones(len(pairs), bool), pairs.T), (count, count))
     _, group = connected_components(links, directed=False)
     _, leader = np.unique(group, return_index=True)
     leaders: Array = leader[group]

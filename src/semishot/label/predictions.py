@@ -158,11 +158,10 @@ class PredictedPile:
 
     def _alike(self, count: int) -> Array:
         """(P,) the first row of the group of near copies, or of the burst, that a row belongs to."""
-        groups = near_copies(self.known.looks[:count])
+        shots = list[tuple[int, int]]()
         if (seconds := self.known.request.burst) is not None:
-            paths = [self.known.path_of(image) for image in self.known.images[:count]]
-            groups = bursts(paths, seconds, groups)
-        return groups
+            shots = bursts([self.known.path_of(i) for i in self.known.images[:count]], seconds)
+        return near_copies(self.known.looks[:count], shots)
 
     def look_at_files(self) -> None:
         """The copies of each row, if they may differ from before."""

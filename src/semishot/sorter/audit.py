@@ -17,15 +17,7 @@ from typing import Any
 
 from semishot.errors import InputError, counted, printable
 from semishot.estimator.audit import CONFIDENCE, audit_order, most_wrong
-from semishot.sorter.label_events import (
-    NONE,
-    BeginAudit,
-    BegunAudit,
-    GiveAnswers,
-    LabelEvent,
-    LabelState,
-    RuleOut,
-)
+from semishot.sorter.label_events import NONE, BeginAudit, GiveAnswers, LabelState, RuleOut
 from semishot.sorter.label_tables import label_in, read_table, written_path
 from semishot.sorter.labels import DATABASE, LabelStore, open_store
 from semishot.sorter.listing import STRANGER
@@ -183,18 +175,18 @@ def audit(out: Path, images: int = 60, again: bool = False) -> tuple[AuditResult
 
     Returns what it has shown, which is also in OUT/result.json, and the images to judge: path and decision.
     """
-    has_images = (out / DATABASE).exists()
     if not (out / PREDICTIONS).exists():
-        where = "its page, opened by `semishot label`" if has_images else "`classify`"
-        raise InputError(f"{out} has no {PREDICTIONS}: the audit begins in {where}")
-    if not has_images:
+        raise InputError(
+            f"{out} has no {PREDICTIONS}: run `semishot classify`, or see Check of `semishot label`"
+        )
+    if not (out / DATABASE).exists():
         raise InputError(f"{out} was made from features: there are no images to look at")
     with Lock(out / LOCK), closing(open_store(out)) as store:
         decisions, path_of = _decisions(store, out / PREDICTIONS)
         if again or store.state.audit is None:
             store.add(audit_event(decisions))
         elif (out / AUDIT).exists():
-            _take_in(store, store.state.audit, out / AUDIT)
+            _take_in(store, store.state.audit.decisions, out / AUDIT)
         state = store.state
         result = audit_result(state, decisions)
         assert result is not None
@@ -238,11 +230,11 @@ def _decisions(store: LabelStore, table: Path) -> tuple[dict[int, int], dict[int
     return decisions, path_of
 
 
-def _take_in(store: LabelStore, audit: BegunAudit, table: Path) -> None:
+def _take_in(store: LabelStore, decisions: Mapping[int, int], table: Path) -> None:
     """What the user has written into audit.csv becomes answers."""
-    events, do = list[LabelEvent](), "delete it, and run audit again"
+    events, do = list[GiveAnswers | RuleOut](), "delete it, and run audit again"
     for line, row, image in _known_rows(store, table, ("path", CORRECT), do):
-        written, decision = label_in(row[CORRECT]), audit.decisions.get(image)
+        written, decision = label_in(row[CORRECT]), decisions.get(image)
         if not written or decision is None:
             continue
         value = decision if written.casefold() == RIGHT else store.number_of(written)

@@ -12,7 +12,6 @@ from typing import Annotated, Any
 import msgspec
 import numpy as np
 from msgspec import Meta, Struct
-from numpy.typing import NDArray
 from PIL import Image
 
 from semishot.errors import InputError
@@ -101,29 +100,15 @@ def taken_at(path: Path) -> float | None:
     return None
 
 
-def bursts(
-    paths: Sequence[Path | None], seconds: float, groups: NDArray[np.int64]
-) -> NDArray[np.int64]:
-    """(P,) the first row of each row's group, when the groups (P,) of the photographs of a burst are joined.
-
-    A burst is of one folder, and each of its photographs was taken at most so many seconds after another.
-    """
-    from scipy.sparse import coo_array  # slow to import
-    from scipy.sparse.csgraph import connected_components
-
-    order = sorted(
+def bursts(paths: Sequence[Path | None], seconds: float) -> list[tuple[int, int]]:
+    """Rows of photographs of one folder, each taken at most so many seconds after the other."""
+    taken = sorted(
         (path.parent, time, row)
         for row, path in enumerate(paths)
         if path is not None and (time := taken_at(path)) is not None
     )
-    near = [
+    return [
         (row, next_row)
-        for (folder, time, row), (next_folder, next_time, next_row) in pairwise(order)
+        for (folder, time, row), (next_folder, next_time, next_row) in pairwise(taken)
         if folder == next_folder and next_time - time <= seconds
     ]
-    edges = np.array([*enumerate(groups), *near], int).reshape(-1, 2)  # (E, 2)
-    joined = coo_array((np.ones(len(edges)), edges.T), shape=(len(paths), len(paths)))
-    _, parts = connected_components(joined)  # (P,)
-    _, first, inverse = np.unique(parts, return_index=True, return_inverse=True)
-    leaders: NDArray[np.int64] = first[inverse]
-    return leaders

@@ -16,8 +16,6 @@ PREDICTIONS, SKIPPED = "predictions.csv", "skipped.csv"
 REPORT, RESULT, AUDIT = "report.html", "result.json", "audit.csv"
 EMBEDDINGS, PICTURES, SCRATCH = "embeddings", "pictures", ".features.npy"
 OF_A_MODEL = (DESCRIPTION, GRAPH, CLASSIFIER)
-NOT_COUNTED = {".DS_Store"}
-"""Created by a file manager in every folder that it shows."""
 
 
 def make_out(out: Path) -> None:
@@ -41,8 +39,7 @@ def check_saved_model(folder: Path) -> None:
     do = "move it away, or choose another --out"
     if folder.is_symlink() or (folder.exists() and not folder.is_dir()):
         raise InputError(f"{folder} is a link or not a folder, and would be replaced: {do}")
-    paths = sorted(folder.iterdir()) if folder.exists() else []
-    files = [path for path in paths if path.name not in NOT_COUNTED]
+    files = [path for path in sorted(folder.glob("*")) if path.name != ".DS_Store"]  # of macOS
     for path in files:
         if path.name not in OF_A_MODEL or path.is_symlink() or not path.is_file():
             raise InputError(f"{path} is not part of a saved model, and would be deleted: {do}")
