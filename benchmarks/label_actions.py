@@ -13,14 +13,13 @@ each wrong guess, and one that accepts the others. Right is what is decided righ
 import argparse
 from collections.abc import Sequence
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from semishot.label.pile import PileImages
-from semishot.label.predictions import TYPICAL, PredictedPile
+from semishot.estimator.pile import LabeledPile
+from semishot.label.predictions import TYPICAL, PileRows, predict, unnamed_kinds
 from semishot.sorter.label_events import NONE, GiveAnswers, LabelState, NewClass
 
 Array = NDArray[Any]
@@ -28,38 +27,16 @@ TARGETS = (0.95, 0.98)
 CLEAR = 0.75
 
 
-class Features:
-    """What a cache of features holds, by the row as digest; no two images look the same."""
-
-    def __init__(self, rows: Array) -> None:
-        self.rows = rows
-
-    def __getitem__(self, digest: bytes) -> Array:
-        row: Array = self.rows[int(digest)]
-        return row
-
-    def fingerprint(self, digest: bytes) -> bytes:
-        return np.random.default_rng(int(digest)).integers(0, 256, 576, np.uint8).tobytes()
-
-
 class Person:
     """Who knows the class of each row, -1 for strangers; image n is row n - 1."""
 
     def __init__(self, features: Array, truth: Array) -> None:
-        request: Any = SimpleNamespace(burst=None)
-        store: Any = SimpleNamespace(digests=dict, files={})
-        known, cache = PileImages(request, store), Features(features)
-        known.make_room(*features.shape)
-        for row in range(len(features)):
-            known.add(row + 1, b"%d" % row, cache)  # type: ignore[arg-type]
-            known.files[row + 1] = [str(row)]
         self.truth, self.state, self.actions, self.events = truth, LabelState(), 0, 0
         self.number: dict[int, int] = {}
         self.reached: dict[float, int] = {}
-        self.pile = PredictedPile(known)
-        self.pile.grow(len(features))
-        self.pile.look_at_files()
-        self.predicted = self.pile.predict(self.state, 0, 0)
+        rows = np.arange(len(features))
+        self.rows = PileRows(rows + 1, np.ones_like(rows), 0, rows, True, LabeledPile(features))
+        self.predicted = predict(self.rows, {}, self.state, 0)
 
     def wrong(self) -> Array:
         """(P,), which rows are decided wrong."""
@@ -79,7 +56,7 @@ class Person:
             answers.append((self.number[true] if true >= 0 else NONE, images))
         GiveAnswers(answers).apply(self.state)
         self.events += 1
-        self.predicted = self.pile.predict(self.state, self.events, self.events)
+        self.predicted = predict(self.rows, {}, self.state, self.events, self.predicted)
         right = 1 - self.wrong().mean()
         for target in TARGETS:
             if right >= target:
@@ -94,7 +71,7 @@ class Person:
     def name_kinds(self) -> None:
         """Rows of classes with a name, one by one; then the other rows are strangers at once."""
         skipped: set[int] = set()
-        while rows := [own[:TYPICAL] for own in self.pile.find_kinds(self.predicted)]:
+        while rows := [own[:TYPICAL] for own in unnamed_kinds(self.predicted)]:
             rows = [own for own in rows if not skipped & {*own}]
             by_class = [self.by_class(own) for own in rows]
             largest = [max(own, key=lambda true: len(own[true])) for own in by_class]

@@ -81,7 +81,7 @@ def test_no_answer_is_acknowledged_into_a_folder_that_is_gone(asked_few):
 def test_a_pile_that_goes_away_and_comes_back_is_watched_again(asked_few):
     with serving(asked_few) as (running, client):
         client.until(lambda state: state["rows"] == 3)
-        reader, away = running.session.reader, asked_few.pile.with_name("elsewhere")
+        reader, away = running.session.pile, asked_few.pile.with_name("elsewhere")
         asked_few.pile.rename(away)
         for problem in (True, False):
             changed = threading.Event()

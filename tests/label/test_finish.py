@@ -106,7 +106,7 @@ def test_apply_does_what_the_plan_says_and_undo_takes_it_back(asked_own, how):
         other = {"copy": "move", "move": "link", "link": "copy"}[how]
         assert client.ask("/apply", {"how": other, "which": "all"})[0] == 400
         assert client.json(f"/plan?how={how}")["sorting"] == {"how": how, "files": 10, "done": True}
-        running.session.reader.look_again.set()
+        running.session.pile.look_again.set()
         state = client.say(kind="reject", value=0.1)
         assert state["rows"] == 48
         assert client.ask(f"/thumb/{names['circle-0.png']}")[0] == 200

@@ -4,7 +4,7 @@ import numpy as np
 from sklearn.decomposition import PCA
 from sklearn.neighbors import NearestNeighbors
 
-from semishot.label.layout import layout
+from semishot.label.similarity import layout
 
 
 def blobs(count, groups=12, features=40):
@@ -31,7 +31,7 @@ def test_neighbours_on_the_map_are_neighbours_in_the_pile():
 
 
 def test_rows_beyond_those_laid_out_go_to_what_they_resemble(monkeypatch):
-    monkeypatch.setattr("semishot.label.layout.MOST", 200)
+    monkeypatch.setattr("semishot.label.similarity.MOST", 200)
     rows, group = blobs(600)
     assert same(layout(rows), group) > 0.8
 

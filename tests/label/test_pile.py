@@ -17,7 +17,7 @@ def test_files_that_vanish_or_change_are_shown_as_such(asked_own):
         (pile / "dots-0.png").unlink()
         save(draw("cross", 77), pile / "dots-1.png")
         save(draw("cross", 78), pile / "new.png")
-        running.session.reader.look_again.set()
+        running.session.pile.look_again.set()
         state = client.until(lambda state: state["rows"] == 14)
         files = dict(zip(state["image"], state["copies"], strict=True))
         gone = {image for image, count in files.items() if count == 0}
@@ -37,6 +37,6 @@ def test_a_file_that_cannot_be_read_does_not_stop_the_others(drawings, cache, tm
     asked = LabelRequest(pile, out=tmp_path / "out", encoder="omniglot", cache=cache, device="cpu")
     with serving(asked) as (running, client):
         client.until(lambda state: state["rows"] == 1)
-        while running.session.reader.progress.phase != "ready":
+        while running.session.pile.progress.phase != "ready":
             time.sleep(0.01)
         assert client.state()["rows"] == 1

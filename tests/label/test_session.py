@@ -10,7 +10,7 @@ from PIL import Image
 
 from semishot.data.thumbnails import fingerprint
 from semishot.label import LabelRequest
-from semishot.label.near_copies import near_copies
+from semishot.label.similarity import near_copies
 from semishot.sorter.sample import objects, picture
 from support.labeling import label_some, serving
 from support.own_images import MEMBERS, draw, save
@@ -112,7 +112,7 @@ def test_reopening_shows_the_same_state_without_reading_again(asked):
         before = client.state()
     with serving(asked) as (running, client):
         after = client.until(lambda state: state["rows"] == 48 and state["judged"])
-        assert running.session.reader.progress.rate == 0.0
+        assert running.session.pile.progress.rate == 0.0
         order = [after["image"].index(image) for image in before["image"]]
         for column in ("said", "guess", "group"):
             assert [after[column][row] for row in order] == before[column]

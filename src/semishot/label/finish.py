@@ -1,10 +1,11 @@
-"""What comes out of labeling: sorted files, tables and a saved model, from the predictions."""
+"""What comes out of labeling: sorted files, tables, keywords and a saved model, from the predictions."""
 
 import html
 import json
 import shutil
+import zlib
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import datetime
 from pathlib import Path, PurePath
 from typing import Any, Literal, NamedTuple
@@ -13,17 +14,14 @@ import numpy as np
 
 from semishot import __version__
 from semishot.errors import InputError
+from semishot.label.pile import WatchedPile
+from semishot.label.predictions import UNKNOWN, Predictions
 from semishot.label.session import LabelingSession
 from semishot.sorter.label_events import ConflictError
+from semishot.sorter.labels import SeenFile
 from semishot.sorter.listing import STRANGER
 from semishot.sorter.moving import move_files
-from semishot.sorter.moving.journal import (
-    SORTED,
-    Sorting,
-    read_journal,
-    undo_command,
-    write_journal,
-)
+from semishot.sorter.moving.journal import SORTED, read_journal, undo_command, write_journal
 from semishot.sorter.moving.move_files import LOCK, Wanted, class_folders, is_linked, plan
 from semishot.sorter.predictions import csv_bytes, csv_table
 from semishot.sorter.requests import How
@@ -59,62 +57,58 @@ class DecidedFile(NamedTuple):
     """Of the label, strangers taken into account."""
     stranger: float
     source: Literal["confirmed", "guessed"]
+    name: str
+    """In the pile; empty for a file that lies elsewhere, such as in --labeled."""
     digest: bytes
-    given: bool
-    """Whether it lies in --labeled."""
+    seen: SeenFile
 
 
-def decided_files(session: LabelingSession, which: Which) -> list[DecidedFile]:
+def decided_files(pile: WatchedPile, known: Predictions, which: Which) -> list[DecidedFile]:
     """Every file of which something is known, in the order of names."""
-    predictions, known = session.predictions, session.images
-    decisions, confirmed = predictions.decisions()
-    names = list(predictions.state.classes.values())
+    labels = [*known.state.classes.values(), STRANGER, ""]  # by negative index
+    decisions, confirmed = known.decisions()
     files = []
-    with known.lock:
-        for row, image in enumerate(predictions.images.tolist()):
-            if decisions[row] == -1 or (which == "confirmed" and not confirmed[row]):
-                continue
-            label = names[decisions[row]] if decisions[row] >= 0 else STRANGER
-            source: Literal["confirmed", "guessed"] = "guessed"
-            stranger = float(predictions.stranger[row])
-            chance = stranger if label == STRANGER else float(predictions.sure[row])
-            if confirmed[row]:
-                source, chance, stranger = "confirmed", 1.0, float(label == STRANGER)
-            digest, given = known.digest_of[image], image in known.given
-            for file in known.present(image):
-                files.append(DecidedFile(file, label, chance, stranger, source, digest, given))
+    for row, image in enumerate(known.rows.images.tolist()):
+        if decisions[row] == UNKNOWN or (which == "confirmed" and not confirmed[row]):
+            continue
+        label, stranger = labels[decisions[row]], float(known.stranger[row])
+        chance = stranger if label == STRANGER else float(known.sure[row])
+        if confirmed[row]:
+            chance, stranger = 1.0, float(label == STRANGER)
+        source: Literal["confirmed", "guessed"] = "confirmed" if confirmed[row] else "guessed"
+        for item in pile.present(image):
+            file, digest, seen = item.shown, pile.digest_of[image], pile.store.files[item.shown]
+            name = pile.shown(file) if item.of_pile else ""
+            files.append(DecidedFile(file, label, chance, stranger, source, name, digest, seen))
     return sorted(files)
 
 
-def labels_csv(session: LabelingSession, which: Which) -> str:
+Writer = Callable[[Sequence[DecidedFile], Sequence[str]], str]
+"""Decided files and the names of all classes -> the text of a table."""
+
+
+def labels_csv(files: Sequence[DecidedFile], classes: Sequence[str]) -> str:
     """path, label, probability, stranger_probability, source; `classify --labeled` reads it, too."""
     rows = (
-        (f.file, f.label, round(f.probability, 4), round(f.stranger, 4), f.source)
-        for f in decided_files(session, which)
+        (f.file, f.label, round(f.probability, 4), round(f.stranger, 4), f.source) for f in files
     )
     return csv_table(("path", "label", "probability", "stranger_probability", "source"), rows)
 
 
-def metadata_csv(session: LabelingSession, which: Which) -> str:
+def metadata_csv(files: Sequence[DecidedFile], classes: Sequence[str]) -> str:
     """file_name, label: for Hugging Face's ImageFolder, beside the images of the pile, without strangers."""
-    rows = ((name, f.label) for name, f in in_pile(session, which) if f.label != STRANGER)
+    rows = ((f.name, f.label) for f in files if f.name and f.label != STRANGER)
     return csv_table(("file_name", "label"), rows)
 
 
-def in_pile(session: LabelingSession, which: Which) -> list[tuple[str, DecidedFile]]:
-    """The files of the pile that are decided, by their names in it."""
-    files = decided_files(session, which)
-    return [(session.images.shown(file.file), file) for file in files if not file.given]
-
-
-def coco_json(session: LabelingSession, which: Which) -> str:
+def coco_json(files: Sequence[DecidedFile], classes: Sequence[str]) -> str:
     """Images, categories, and the class of each image, as COCO Camera Traps has them: without boxes."""
-    files = in_pile(session, which)
-    numbers = {name: n for n, name in enumerate(session.predictions.state.classes.values(), 1)}
+    numbers = {name: number for number, name in enumerate(classes, 1)}
+    of_pile = list(enumerate((f for f in files if f.name), 1))
     content = {
         "info": {"description": "Labels by semishot"},
         "categories": [{"id": number, "name": name} for name, number in numbers.items()],
-        "images": [{"id": n, "file_name": name} for n, (name, _) in enumerate(files, 1)],
+        "images": [{"id": n, "file_name": f.name} for n, f in of_pile],
         "annotations": [
             {
                 "id": n,
@@ -122,26 +116,24 @@ def coco_json(session: LabelingSession, which: Which) -> str:
                 "category_id": numbers[f.label],
                 "score": round(f.probability, 4),
             }
-            for n, (_, f) in enumerate(files, 1)
+            for n, f in of_pile
             if f.label != STRANGER
         ],
     }
     return json.dumps(content, indent=1)
 
 
-def observations_csv(session: LabelingSession, which: Which) -> str:
+def observations_csv(files: Sequence[DecidedFile], classes: Sequence[str]) -> str:
     """Observations of Camtrap DP 1.0: folders are deployments, files are media, at the time of the file."""
-    now = datetime.now().astimezone().isoformat(timespec="seconds")
+    now, columns = datetime.now().astimezone().isoformat(timespec="seconds"), CAMTRAP.split()
     rows = []
-    for name, f in in_pile(session, which):
-        seen = session.store.files.get(f.file)
-        time = datetime.fromtimestamp(seen.changed / 1e9).astimezone() if seen else None
-        start = time.isoformat(timespec="seconds") if time else ""
-        known = f.source == "confirmed"
+    for f in (f for f in files if f.name):
+        time = datetime.fromtimestamp(f.seen.changed / 1e9).astimezone()
+        start, known = time.isoformat(timespec="seconds"), f.source == "confirmed"
         filled = {
-            "observationID": name,
-            "deploymentID": PurePath(name).parent.as_posix(),
-            "mediaID": name,
+            "observationID": f.name,
+            "deploymentID": PurePath(f.name).parent.as_posix(),
+            "mediaID": f.name,
             "eventStart": start,
             "eventEnd": start,
             "observationLevel": "media",
@@ -152,11 +144,11 @@ def observations_csv(session: LabelingSession, which: Which) -> str:
             "classificationTimestamp": now,
             "classificationProbability": "" if known else round(f.probability, 4),
         }
-        rows.append([filled.get(column, "") for column in CAMTRAP.split()])
-    return csv_table(CAMTRAP.split(), rows)
+        rows.append([filled.get(column, "") for column in columns])
+    return csv_table(columns, rows)
 
 
-TABLES: dict[str, Callable[[LabelingSession, Which], str]] = {
+TABLES: dict[str, Writer] = {
     "labels.csv": labels_csv,
     "metadata.csv": metadata_csv,
     "coco.json": coco_json,
@@ -166,64 +158,59 @@ TABLES: dict[str, Callable[[LabelingSession, Which], str]] = {
 
 def write_table(session: LabelingSession, name: str, which: Which) -> bytes:
     """Write a table to OUT; its text."""
-    session.caught_up()
-    text = csv_bytes(TABLES[name](session, which))
-    write_whole(session.reader.request.folder / name, text)
+    known = session.caught_up()
+    files = decided_files(session.pile, known, which)
+    text = csv_bytes(TABLES[name](files, list(known.state.classes.values())))
+    write_whole(session.pile.request.folder / name, text)
     return text
 
 
 def write_keywords(session: LabelingSession, which: Which) -> tuple[Path, int]:
     """OUT/keywords: an XMP sidecar for each image of a class, in the folders of the pile. Originals stay."""
-    session.caught_up()
-    out, count = session.reader.request.folder, 0
+    out, files = (
+        session.pile.request.folder,
+        decided_files(session.pile, session.caught_up(), which),
+    )
+    files = [f for f in files if f.name and f.label != STRANGER]
     with Lock(out / LOCK), whole_folder(out / KEYWORDS) as folder:
-        for name, file in in_pile(session, which):
-            path = folder / f"{name}.xmp"
-            if file.label == STRANGER or Path(name).is_absolute():
-                continue
-            path.parent.mkdir(parents=True, exist_ok=True)
-            write_whole(path, SIDECAR.format(html.escape(file.label)))
-            count += 1
-    return out / KEYWORDS, count
+        for f in files:
+            write_whole(folder / f"{f.name}.xmp", SIDECAR.format(html.escape(f.label)))
+    return out / KEYWORDS, len(files)
 
 
 def wanted_files(session: LabelingSession, how: How, which: Which) -> tuple[list[Wanted], int]:
     """Every file of the pile that is sorted, and how many are links, or behind links, and are not moved."""
-    pile, wanted, links = session.reader.request.pile, list[Wanted](), 0
-    for decided in decided_files(session, which):
-        path = Path(decided.file)
-        if decided.given and not path.is_relative_to(pile):
-            continue
-        if how == "move" and is_linked(path, pile):
-            links += 1
-        else:
-            wanted.append(Wanted(path, decided.label, decided.digest.hex()))
-    return wanted, links
+    pile, files = session.pile, decided_files(session.pile, session.caught_up(), which)
+    wanted = [Wanted(Path(f.file), f.label, f.digest.hex()) for f in files if f.name]
+    movable = [each for each in wanted if not is_linked(each.source, pile.request.pile)]
+    return (movable, len(wanted) - len(movable)) if how == "move" else (wanted, 0)
+
+
+def _version(wanted: Sequence[Wanted]) -> int:
+    """Tells this plan from others."""
+    return zlib.crc32(repr(wanted).encode("utf-8", "surrogatepass"))
 
 
 def shown_plan(session: LabelingSession, how: How, which: Which) -> dict[str, Any]:
     """What sorting would do, for the page, and the sorting that is in OUT, if there is one."""
-    request, status = session.reader.request, session.reader.status
-    version = session.caught_up().decided
+    request, store = session.pile.request, session.store
     wanted, links = wanted_files(session, how, which)
     names = class_folders(file.label for file in wanted)
-    in_pile = [
-        name for name, seen in status.items() if seen and Path(name).is_relative_to(request.pile)
-    ]
+    in_pile = sum(item.of_pile for item in session.pile.listed.values())
     sorting = read_journal(request.folder)
     return {
         "folders": dict(sorted(Counter(names[file.label] for file in wanted).items())),
-        "left": max(0, len(in_pile) - len(wanted) - links),
+        "left": max(0, in_pile - len(wanted) - links),
         "links": links,
         "files": len(wanted),
-        "bytes": sum((status.get(str(file.source)) or (0, 0))[0] for file in wanted),
+        "bytes": sum(store.files[str(file.source)].size for file in wanted),
         "free": shutil.disk_usage(request.folder).free,
         "out": str(real_path(request.folder) / SORTED),
         "pile": str(real_path(request.pile)),
         "sorting": sorting
         and {"how": sorting.how, "files": len(sorting.steps), "done": sorting.done},
         "command": undo_command(request.folder),
-        "version": version,
+        "version": _version(wanted),
     }
 
 
@@ -234,30 +221,24 @@ def apply(
 
     `shown` is the version of the plan that a person has seen: nothing else is done.
     """
-    out, pile = session.reader.request.folder, session.reader.request.pile
+    out, pile = session.pile.request.folder, session.pile.request.pile
     session.store.check_present()
     with Lock(out / LOCK):
-        before = read_journal(out)
-        if before is not None and before.how != how:
+        left_alone, sorting = list[str](), read_journal(out)
+        if sorting is not None and sorting.how != how:
             raise InputError(
-                f"{out / SORTED} was sorted by {before.how}: choose that to sort it again, or undo it"
+                f"{out / SORTED} was sorted by {sorting.how}: choose that to sort it again, or undo it"
             )
-        if before is not None and not before.done:
-            return _complete(session, before, [])
-        version = session.caught_up().decided
-        if shown not in (None, version):
-            raise ConflictError("there are new answers or files since then; this is the plan now")
-        wanted, _ = wanted_files(session, how, which)
-        sorting, left_alone = plan(out, how, wanted, pile)
-        write_journal(sorting)
-        return _complete(session, sorting, left_alone)
-
-
-def _complete(
-    session: LabelingSession, sorting: Sorting, left_alone: list[str]
-) -> tuple[int, list[str]]:
-    outcome = move_files.complete(sorting)
-    session.reader.look_again.set()
+        if sorting is None or sorting.done:  # else it was interrupted
+            wanted, _ = wanted_files(session, how, which)
+            if shown not in (None, _version(wanted)):
+                raise ConflictError(
+                    "there are new answers or files since then; this is the plan now"
+                )
+            sorting, left_alone = plan(out, how, wanted, pile)
+            write_journal(sorting)
+        outcome = move_files.complete(sorting)
+    session.pile.look_again.set()
     return outcome.count, [*left_alone, *outcome.problems]
 
 
@@ -266,17 +247,14 @@ def save_model(session: LabelingSession) -> Path:
     from semishot.estimator.fitted_model import fit_default
     from semishot.sorter.out_folder import SAVED_MODEL, write_saved_model
 
-    predictions, reader = session.caught_up(), session.reader
-    answers = predictions.answers
-    classes, known = predictions.state.classes, session.pile.names
-    class_features = {classes[n]: known[n] for n in classes.keys() & known.keys()}
-    if not ((answers >= 0).any() or class_features) or reader.encoder is None:
+    known, pile = session.caught_up(), session.pile
+    classes, learner = known.state.classes, known.rows.learner
+    class_features = {classes[n]: pile.names[n] for n in classes.keys() & pile.names.keys()}
+    if learner is None or pile.opened is None or not known.learned:
         raise InputError("a model needs a labeled image; label one first")
-    names = np.array([*classes.values(), -2, -1], object)  # by negative index
-    labels, out = names[answers], reader.request.folder
-    features = session.images.features[: len(labels)]
-    reject = predictions.state.reject or "auto"
-    classifier, _ = fit_default(features, labels, reject, class_features)
+    labels = np.array([*classes.values(), -2, -1], object)[known.answers]  # by negative index
+    reject, out = known.state.reject or "auto", pile.request.folder
+    classifier, _ = fit_default(learner.features, labels, reject, class_features)
     with Lock(out / LOCK):
-        write_saved_model(out, reader.encoder, classifier)
+        write_saved_model(out, pile.opened[0], classifier)
     return out / SAVED_MODEL

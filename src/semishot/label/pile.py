@@ -1,13 +1,13 @@
 """The images of a pile: listed, encoded in the background while a person labels, watched for what changes.
 
 An image is known by its content and has a number for good, so copies of a file are one image, and a file
-that was renamed keeps its answer. Letters: P rows of the pile, D features.
+that was renamed keeps its answer. Letters: P rows of the pile, D features, S gray levels of a fingerprint.
 """
 
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import date
 from pathlib import Path, PurePath
@@ -25,7 +25,7 @@ from semishot.sorter.labels import FileStatus, LabelStore, SeenFile, status_of
 from semishot.sorter.listing import Item, Listing, Skipped, from_folders, to_unpack
 from semishot.sorter.moving.journal import moved_files
 from semishot.system.files import real_path
-from semishot.system.progress import Meter, Seconds
+from semishot.system.progress import Seconds
 
 if TYPE_CHECKING:  # what encodes is imported when there is an image to encode
     from semishot.sorter.encoders.image_encoder import ImageEncoder
@@ -62,68 +62,88 @@ class ImageFilter(msgspec.Struct, frozen=True):
 
     text: str = ""
     folder: str = ""
-    """As in `PileImages.folders`; "." is the pile itself."""
+    """As in `WatchedPile.folders`; "." is the pile itself."""
     first: str = ""
     last: str = ""
 
 
-class PileImages:
-    """What is known of each image: its row, features and files. Rows are only added, never moved.
+class ReadingProgress(NamedTuple):
+    """How far reading is, as the page shows it."""
 
-    The reading thread writes; others hold `lock` while they look at files or flags.
+    phase: str
+    """listing, reading, ready, or stopped by a problem."""
+    done: int = 0
+    total: int = 0
+    rate: float = 0.0
+    """Images per second, of those that had to be read."""
+    problem: str = ""
+
+
+class WatchedPile:
+    """The images of a pile, and the thread that reads them; `changed` is called when there is something new.
+
+    Only this thread writes: rows and names are only added, the rest is replaced whole, so others may read.
     """
 
     def __init__(self, request: LabelRequest, store: LabelStore) -> None:
         self.request, self.store = request, store
-        self.lock = threading.Lock()
         self.images: list[int] = []
+        """(P), by row"""
         self.row_of: dict[int, int] = {}
         self.features: NDArray[np.float32] = np.empty((0, 1), np.float32)
         """(P or more, D)"""
         self.looks: NDArray[np.uint8] = np.empty((0, PIXELS), np.uint8)
         """(P or more, S), by which near copies are found."""
+        self.names: dict[int, NDArray[np.float32]] = {}
+        """Class -> features of its name, from --names."""
         self.digest_of: dict[int, bytes] = store.digests()
-        self.files: dict[int, list[str]] = {}
-        """Image -> its files, those included that are gone."""
-        self.gone: set[str] = set()
-        self.moved: dict[str, Path] = {}
-        """File -> where it is, if a sorting has moved it."""
-        self.given: dict[int, str] = {}
-        """Image -> its label in --labeled."""
-        self.names: dict[str, NDArray[np.float32]] = {}
-        """Features of the names of classes that --names gives."""
+        self.listed: dict[str, Item] = {}
+        """The files that are there, by name."""
+        self.files: dict[int, tuple[str, ...]] = {}
+        """Image -> the names of its files, those included that are gone."""
         self.stamp = 0
-        """Grows when something about rows that are there has changed."""
+        """Grows when the files of an image have changed."""
+        self.status: dict[str, FileStatus] = {}
+        self.skipped: dict[str, str] = {}
+        """Files that are not images of the pile, and why."""
+        self.imported: dict[bytes, str] = {}
+        """The labels of --labeled that are in the store."""
+        self.opened: tuple[ImageEncoder, EmbeddingCache] | None = None
+        """What encodes, and where features are kept, from the first image on."""
+        self.progress = ReadingProgress("listing")
+        self.changed: Callable[[], None] = lambda: None
+        self.stopping, self.look_again = threading.Event(), threading.Event()
+        self.thread = threading.Thread(target=self._watch, name="images", daemon=True)
+
+    # For others
 
     def path_of(self, image: int) -> Path | None:
-        """A file of this image that exists, as far as is known."""
-        with self.lock:
-            names = self.present(image)
-            return self.moved.get(names[0], Path(names[0])) if names else None
+        """Where a file of this image is, as far as is known."""
+        return next((item.path for item in self.present(image)), None)
 
-    def present(self, image: int) -> list[str]:
-        """The files of an image that exist. The caller holds the lock."""
-        return [name for name in self.files.get(image, ()) if name not in self.gone]
+    def present(self, image: int) -> list[Item]:
+        """The files of an image that exist."""
+        listed = self.listed
+        return [listed[name] for name in self.files.get(image, ()) if name in listed]
 
     def names_of(self, image: int) -> list[str]:
         """The files of an image, relative to the pile where they lie in it, those that are gone last."""
-        with self.lock:
-            names = sorted(self.files.get(image, ()), key=self.gone.__contains__)
+        names = sorted(self.files.get(image, ()), key=lambda name: name not in self.listed)
         return [self.shown(name) for name in names]
 
     def shown(self, name: str) -> str:
+        """The name of a file relative to the pile, or to --labeled, where it lies in one of them."""
         for folder in (self.request.pile, self.request.labeled):
             if folder is not None and Path(name).is_relative_to(folder):
                 return Path(name).relative_to(folder).as_posix()
         return name
 
-    def find(self, wanted: "ImageFilter") -> list[int]:
+    def find(self, wanted: ImageFilter) -> list[int]:
         """Images with a file that fits."""
-        with self.lock:
-            names = {image: [*self.files.get(image, ())] for image in self.images}
-        return [i for i, own in names.items() if any(self._fits(name, wanted) for name in own)]
+        images = self.images[:]
+        return [i for i in images if any(self._fits(name, wanted) for name in self.files[i])]
 
-    def _fits(self, name: str, wanted: "ImageFilter") -> bool:
+    def _fits(self, name: str, wanted: ImageFilter) -> bool:
         shown, seen = self.shown(name), self.store.files.get(name)
         if wanted.text.casefold() not in shown.casefold():
             return False
@@ -136,159 +156,52 @@ class PileImages:
 
     def folders(self) -> list[tuple[str, int]]:
         """Folders of the pile that hold files, and how many."""
-        with self.lock:
-            names = [name for image in self.files for name in self.present(image)]
-        parents = Counter(PurePath(self.shown(name)).parent.as_posix() for name in names)
+        items = [item for image in self.images[:] for item in self.present(image)]
+        parents = Counter(PurePath(self.shown(i.shown)).parent.as_posix() for i in items)
         return sorted(("" if folder == "." else folder, n) for folder, n in parents.items())
-
-    def make_room(self, count: int, features: int) -> None:
-        """For this many more rows, with this many features each."""
-        rows = len(self.images)
-        if rows + count <= len(self.features):
-            return
-        room = np.empty((rows + count + ROOM, features), np.float32)
-        looks = np.empty((len(room), PIXELS), np.uint8)
-        room[:rows], looks[:rows] = self.features[:rows], self.looks[:rows]
-        self.features, self.looks = room, looks
-
-    def add(self, image: int, digest: bytes, cache: EmbeddingCache) -> None:
-        """A row for an image that has none, if its features are finite."""
-        features = cache[digest]
-        if image in self.row_of or not np.isfinite(features).all():
-            return
-        row = len(self.images)
-        self.features[row] = features
-        self.looks[row] = np.frombuffer(cache.fingerprint(digest), np.uint8)
-        with self.lock:
-            self.digest_of[image] = digest
-            self.row_of[image] = row
-            self.images.append(image)
-
-    def has_file(self, item: Item, image: int) -> None:
-        """Note that this file holds this image now."""
-        name, before = item.shown, self.store.files.get(item.shown)
-        with self.lock:
-            self.stamp += 1
-            if before is not None and name in self.files.get(before.image, ()):
-                self.files[before.image].remove(name)  # it may hold something else now
-            self.gone.discard(name)
-            self.files.setdefault(image, []).append(name)
-            if item.label is not None:
-                self.given[image] = item.label
-
-    def lose(self, names: Iterable[str]) -> None:
-        """Note that these files are gone: their images stay, and say so."""
-        with self.lock:
-            self.stamp += 1
-            for name in names:
-                seen = self.store.files.get(name)
-                if seen and name not in self.files.setdefault(seen.image, []):
-                    self.files[seen.image].append(name)
-                self.gone.add(name)
-
-
-class ReadingProgress(NamedTuple):
-    """How far reading is, as the page shows it."""
-
-    phase: str
-    """listing, reading, ready, or stopped by a problem."""
-    done: int
-    total: int
-    rate: float
-    """Images per second, of those that had to be read."""
-    problem: str = ""
-
-
-class SilentMeter(Meter):
-    """A meter that draws nothing: the page shows progress."""
-
-    def __init__(self) -> None:
-        self.done, self.bar, self.seconds = 0, None, Seconds()
-
-    def advance(self, amount: int = 1, note: str = "") -> None:
-        self.done += amount
-
-
-class PileReader:
-    """Reads the pile in a thread of its own; `changed` is called when there is something new."""
-
-    def __init__(self, request: LabelRequest, store: LabelStore) -> None:
-        self.request, self.store = request, store
-        self.images = PileImages(request, store)
-        self.changed: Callable[[], None] = lambda: None
-        self.status: dict[str, FileStatus | None] = {}
-        self.encoder: ImageEncoder | None = None
-        self.cache: EmbeddingCache | None = None
-        self.progress = ReadingProgress("listing", 0, 0, 0.0)
-        self.skipped: dict[str, str] = {}
-        """Files that are not images of the pile, and why."""
-        self.unlisted: dict[str, str] = {}
-        """Files that the listing skips, and why."""
-        self.imported: dict[bytes, str] = {}
-        """The labels of --labeled that are in the store."""
-        self.stopping = threading.Event()
-        self.look_again = threading.Event()
-        self.thread = threading.Thread(target=self._run, name="images", daemon=True)
-
-    def all_skipped(self) -> list[tuple[str, str]]:
-        """Every file that is not in the pile, by its name, and why."""
-        known = self.unlisted | self.skipped
-        return sorted((self.images.shown(name), reason) for name, reason in known.items())
 
     def stop(self) -> None:
         self.stopping.set()
         self.look_again.set()
         self.thread.join(LONGEST_END)
 
-    def _show(self, progress: ReadingProgress) -> None:
-        self.progress = progress
-        self.changed()
-
-    def _run(self) -> None:
-        try:
-            with quiet():
-                self._watch()
-        except Exception as error:  # shown on the page: a thread has nobody else to tell
-            self._stopped(error)
-
-    def _stopped(self, error: Exception) -> None:
-        self._show(self.progress._replace(phase="stopped", problem=reason_of(error)))
+    # In the thread
 
     def _watch(self) -> None:
         """Look at the folder, and again from time to time, for files that came, went or changed."""
         while not self.stopping.is_set():
             begun = time.monotonic()
-            self._look()
+            try:
+                with quiet():
+                    self._look()
+            except Exception as error:  # shown on the page; a disk that was taken out may come back
+                self.status = {}
+                self._show(self.progress._replace(phase="stopped", problem=reason_of(error)))
             took = time.monotonic() - begun
             self.look_again.wait(max(LOOK_AGAIN, took / SHARE_OF_TIME))
             self.look_again.clear()
 
+    def _show(self, progress: ReadingProgress) -> None:
+        self.progress = progress
+        self.changed()
+
     def _look(self) -> None:
-        first = not self.status
-        try:
-            listing = list_files(self.request)
-        except (OSError, InputError) as error:  # a disk was taken out: it may come back
-            if first:
-                raise
-            self._stopped(error)
-            return
-        self.images.moved = {i.shown: i.path for i in listing.items if i.home and i.path}
-        self.unlisted = {skipped.shown: skipped.reason for skipped in listing.skipped}
-        now = {item.shown: status_of(item.path) for item in listing.items if item.path}
-        fresh = [item for item in listing.items if self.status.get(item.shown) != now[item.shown]]
-        earlier = self._seen_in_pile() if first else list(self.status)
-        gone = [name for name in earlier if now.get(name) is None]
-        self.status = now
-        self.skipped = {name: why for name, why in self.skipped.items() if name in now}
-        if gone:
-            self.images.lose(gone)
+        listing, before = list_files(self.request), self.status
+        paths = {item.shown: item.path for item in listing.items if item.path is not None}
+        self.status = {n: now for n, path in paths.items() if (now := status_of(path))}
+        self.listed = {item.shown: item for item in listing.items if item.shown in self.status}
+        fresh = [i for name, i in self.listed.items() if self.status[name] != before.get(name)]
+        self.skipped = {name: why for name, why in self.skipped.items() if name in self.listed}
+        self.skipped |= {skipped.shown: skipped.reason for skipped in listing.skipped}
+        gone = [name for name in before or self._seen_in_pile() if name not in self.listed]
+        for name in gone:
+            if seen := self.store.files.get(name):
+                self._name(seen.image, name)
         if fresh:
             self._take_in(fresh)
-        if self.stopping.is_set():
-            return
-        if fresh or gone or first or self.progress.phase == "stopped":
+        if (fresh or gone or not before) and not self.stopping.is_set():
             self._import_labels()
-            count = len(now)
+            count = len(self.listed)
             self._show(ReadingProgress("ready", count, count, self.progress.rate))
 
     def _seen_in_pile(self) -> list[str]:
@@ -300,89 +213,118 @@ class PileReader:
         from semishot.sorter.labeled_images import features_of_names
         from semishot.sorter.out_folder import EMBEDDINGS
 
-        if self.encoder is None or self.cache is None:
-            encoder = open_encoder(self.request.encoder or DEFAULT, view=self.request.view)
-            encoder = encoder.with_boxes(self.request.crop)
-            folder = self.request.cache or self.request.folder / EMBEDDINGS
-            self.cache = EmbeddingCache(folder, encoder.cached_as, encoder.features)
-            if self.request.names is not None:
-                self.images.names = features_of_names(encoder, self.request.names)
-            self.encoder = encoder
-        return self.encoder, self.cache
+        request = self.request
+        if self.opened is None:
+            encoder = open_encoder(request.encoder or DEFAULT, view=request.view)
+            encoder = encoder.with_boxes(request.crop)
+            folder = request.cache or request.folder / EMBEDDINGS
+            cache = EmbeddingCache(folder, encoder.cached_as, encoder.features)
+            if request.names is not None:
+                names = features_of_names(encoder, request.names)
+                numbers = self.store.name_classes(names)
+                self.names = dict(zip(numbers, names.values(), strict=True))
+            self.opened = encoder, cache
+        return self.opened
 
     def _take_in(self, items: Sequence[Item]) -> None:
         """Rows for files that were not seen before, or not like this: known ones first, then by reading."""
-        self._show(ReadingProgress("listing", 0, len(items), 0.0))
         encoder, cache = self._open()
-        known_rows = self.images.row_of.keys()
-        elsewhere = {*self.images.files, *self.store.state.answers} - known_rows  # without a file
-        self.images.make_room(len(items) + len(elsewhere), encoder.features)
+        self._show(ReadingProgress("listing", 0, len(items)))
+        elsewhere = {*self.files, *self.store.state.answers} - self.row_of.keys()  # without a file
+        self._make_room(len(items) + len(elsewhere), encoder.features)
+        for image in elsewhere:
+            if (digest := self.digest_of.get(image, b"")) in cache:
+                self._add_row(image, digest, cache)
         known, unread = list[Item](), list[Item]()
         for item in items:
             seen = self.store.files.get(item.shown)
-            digest = self.images.digest_of.get(seen.image, b"") if seen else b""
+            digest = self.digest_of.get(seen.image, b"") if seen else b""
             if seen is not None and seen[1:] == self.status[item.shown] and digest in cache:
                 known.append(replace(item, digest=digest))
             else:
                 unread.append(item)
-        for image in elsewhere:
-            if (digest := self.images.digest_of.get(image, b"")) in cache:
-                self.images.add(image, digest, cache)
-        self._add(known)
+        self._add(known, cache)
+        self._show(self.progress._replace(done=len(known)))
         order = np.random.default_rng(0).permutation(len(unread)).tolist()
         mixed = [unread[index] for index in order]  # so that the first hundred are like the rest
-        labeled = [item for item in mixed if item.label is not None]
-        self._read(labeled, len(unread) - len(labeled), len(items))
+        self._read([item for item in mixed if item.label is not None], encoder, cache)
         if not self.stopping.is_set():
             self._import_labels()
-        self._read([item for item in mixed if item.label is None], 0, len(items))
+            self._read([item for item in mixed if item.label is None], encoder, cache)
 
-    def _import_labels(self) -> None:
-        """What --labeled says, when all of it has been read."""
-        labels = {self.images.digest_of[image]: label for image, label in self.images.given.items()}
-        if labels != self.imported:
-            self.store.import_labels(labels)
-            self.imported = labels
-            self.changed()
-
-    def _add(self, items: Sequence[Item]) -> None:
-        """Files whose features are in the cache."""
-        assert self.cache is not None
-        numbers = self.store.numbers([item.digest for item in items])
-        fresh = []
-        for item, image in zip(items, numbers, strict=True):
-            if image not in self.images.row_of:
-                self.images.add(image, item.digest, self.cache)
-            status = self.status.get(item.shown)
-            if image in self.images.row_of and status is not None:
-                self.images.has_file(item, image)
-                fresh.append((item.shown, SeenFile(image, *status)))
-        self.store.remember_files(fresh)
-
-    def _read(self, items: Sequence[Item], later: int, total: int) -> None:
-        """Read and encode items; `later` others follow them."""
+    def _read(self, items: Sequence[Item], encoder: "ImageEncoder", cache: EmbeddingCache) -> None:
         from semishot.sorter.embedding import encode_files
 
-        if not items or self.stopping.is_set():
-            return
-        encoder, cache = self._open()
-        before = total - len(items) - later
-        meter, pending = SilentMeter(), list[Item]()
+        before, pending = self.progress, list[Item]()
         begun = last = time.monotonic()
-        files = encode_files(self.request.device, items, encoder, cache, meter)
-        for item, file in zip(items, files, strict=True):
+        files = encode_files(self.request.device, items, encoder, cache, Seconds())
+        for count, (item, file) in enumerate(zip(items, files, strict=True), 1):
             if isinstance(file, Skipped):
                 self.skipped[item.shown] = file.reason
             else:
                 self.skipped.pop(item.shown, None)
                 pending.append(file)
             now = time.monotonic()
-            if now - last > SECONDS_BETWEEN or len(pending) >= ADDED_AT_ONCE:
-                self._add(pending)
+            if now - last > SECONDS_BETWEEN or len(pending) >= ADDED_AT_ONCE or count == len(items):
+                self._add(pending, cache)
                 pending, last = [], now
-                rate, done = meter.done / max(now - begun, 1e-9), before + meter.done
-                self._show(ReadingProgress("reading", done, total, rate))
+                rate, done = count / max(now - begun, 1e-9), before.done + count
+                self._show(ReadingProgress("reading", done, before.total, rate))
             if self.stopping.is_set():
                 return
         cache.flush()
-        self._add(pending)
+
+    def _make_room(self, count: int, features: int) -> None:
+        """For this many more rows, with this many features each."""
+        rows = len(self.images)
+        if rows + count <= len(self.features):
+            return
+        room = np.empty((rows + count + ROOM, features), np.float32)
+        looks = np.empty((len(room), PIXELS), np.uint8)
+        room[:rows], looks[:rows] = self.features[:rows], self.looks[:rows]
+        self.features, self.looks = room, looks
+
+    def _add(self, items: Sequence[Item], cache: EmbeddingCache) -> None:
+        """Files whose features are in the cache."""
+        numbers = self.store.numbers([item.digest for item in items])
+        seen = {
+            item.shown: SeenFile(image, *self.status[item.shown])
+            for item, image in zip(items, numbers, strict=True)
+            if self._add_row(image, item.digest, cache)
+        }
+        for name in seen.keys() & self.store.files.keys():  # it may have held something else
+            image = self.store.files[name].image
+            self.files[image] = tuple(n for n in self.files.get(image, ()) if n != name)
+        self.store.remember_files(seen.items())
+        for name, file in seen.items():
+            self._name(file.image, name)
+
+    def _add_row(self, image: int, digest: bytes, cache: EmbeddingCache) -> bool:
+        """A row for an image that has none; False if its features are not finite."""
+        if image not in self.row_of:
+            features, row = cache[digest], len(self.images)
+            if not np.isfinite(features).all():
+                return False
+            self.features[row] = features
+            self.looks[row] = np.frombuffer(cache.fingerprint(digest), np.uint8)
+            self.digest_of[image], self.row_of[image] = digest, row
+            self.files.setdefault(image, ())
+            self.images.append(image)
+        return True
+
+    def _name(self, image: int, name: str) -> None:
+        """Note that a file holds this image, or has held it."""
+        self.stamp += 1
+        self.files[image] = tuple(dict.fromkeys((*self.files.get(image, ()), name)))
+
+    def _import_labels(self) -> None:
+        """What --labeled says now, when all of it has been read."""
+        labels = {}
+        for name, item in self.listed.items():
+            seen = self.store.files.get(name)
+            if item.label is not None and seen is not None and seen[1:] == self.status[name]:
+                labels[self.digest_of[seen.image]] = item.label
+        if labels != self.imported:
+            self.store.import_labels(labels)
+            self.imported = labels
+            self.changed()

@@ -1,5 +1,6 @@
 """The routes of the page: what a browser may ask for, and what it is answered."""
 
+import hashlib
 import json
 import sqlite3
 import threading
@@ -8,18 +9,17 @@ from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
 import msgspec
-from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
+from semishot.data.decoding import opened, quiet
+from semishot.data.thumbnails import thumbnail
 from semishot.errors import InputError, printable
 from semishot.label import finish
-from semishot.label.pictures import SIZES, picture
 from semishot.label.pile import ImageFilter
-from semishot.label.security import Guard
 from semishot.label.session import LabelingSession, NotReadyError
 from semishot.sorter.audit import audit_event
 from semishot.sorter.label_events import ConflictError, read_event
@@ -38,13 +38,24 @@ PAGE = {
     "/look.css": (Path("sorter/look.css"), "text/css"),
     **{f"/{name}": (FOLDER / name, "text/javascript") for name in SCRIPTS},
 }
+SIZES = {"thumb": (320, 80), "large": (2048, 88)}
+"""Pixels of the longer side of a picture, and quality of its JPEG."""
 MOST_BODY = 8 * 2**20
 """Bytes of a request: 100,000 images in one answer take one."""
-MOST_SKIPPED, MOST_PROBLEMS = 2000, 200
+MOST_SKIPPED, MOST_PROBLEMS, MOST_SHARES = 2000, 200, 6
 PICTURES_AT_ONCE = 2
 PATIENCE = 1.0
 """Seconds to wait for new predictions; then the page asks again."""
 FOREVER = {"cache-control": "private, max-age=31536000, immutable"}
+STATUS: dict[type[Exception], int] = {
+    LostDatabaseError: 507,
+    sqlite3.Error: 507,
+    ConflictError: 409,
+    NotReadyError: 503,
+    InputError: 400,
+    OSError: 400,
+}
+"""Exceptions of the routes -> the status of the answer; the first one that fits counts."""
 
 
 class AnswerEnvelope(msgspec.Struct):
@@ -60,10 +71,6 @@ class NamesRequest(msgspec.Struct):
     images: Annotated[list[int], msgspec.Meta(max_length=500)]
 
 
-class NoBody(msgspec.Struct):
-    """Nothing more is to be said."""
-
-
 class SortingChoice(msgspec.Struct):
     """Which files are sorted, and how."""
 
@@ -73,15 +80,8 @@ class SortingChoice(msgspec.Struct):
     """Of the plan that a person has seen."""
 
 
-STATUS: dict[type[Exception], int] = {
-    LostDatabaseError: 507,
-    sqlite3.Error: 507,
-    ConflictError: 409,
-    NotReadyError: 503,
-    InputError: 400,
-    OSError: 400,
-}
-"""Exceptions of the routes -> the status of the answer; the first one that fits counts."""
+class NoBody(msgspec.Struct):
+    """Nothing more is to be said."""
 
 
 async def refuse(request: Request, error: Exception) -> Response:
@@ -97,17 +97,18 @@ async def refuse(request: Request, error: Exception) -> Response:
 class Pages:
     """The routes, over one session. Starlette runs those that are not `async` in threads."""
 
-    def __init__(self, session: LabelingSession, guard: Guard, base: str) -> None:
-        self.session, self.images, self.guard, self.base = session, session.images, guard, base
+    def __init__(self, session: LabelingSession, invite: Callable[[], str]) -> None:
+        """invite: makes an address for another browser, good once."""
+        self.session, self.pile, self.invite = session, session.pile, invite
         self.drawing = threading.Semaphore(PICTURES_AT_ONCE)
 
-    def app(self) -> Starlette:
-        routes = [
+    def routes(self) -> list[Route]:
+        return [
             *(Route(path, self.page) for path in PAGE),
+            *(Route(f"/{size}/{{image:int}}", self.picture) for size in SIZES),
             Route("/state", self.state),
             Route("/state/{event:int}", self.state),
             Route("/news/{version:int}", self.news),
-            *(Route(f"/{size}/{{image:int}}", self.picture) for size in SIZES),
             Route("/image/{image:int}", self.image),
             Route("/find", self.find),
             Route("/files", self.files),
@@ -121,10 +122,8 @@ class Pages:
             posted("/undo", NoBody, self.undo),
             posted("/keywords", SortingChoice, self.keywords),
             posted("/model", NoBody, self.model),
-            posted("/invite", NoBody, self.invite),
+            posted("/invite", NoBody, lambda _: {"address": self.invite()}),
         ]
-        handlers: dict[Any, Any] = dict.fromkeys(STATUS, refuse)
-        return Starlette(routes=routes, exception_handlers=handlers)
 
     async def page(self, request: Request) -> Response:
         path, kind = PAGE[request.url.path]
@@ -132,20 +131,19 @@ class Pages:
 
     def state(self, request: Request) -> Response:
         """The predictions, once they take this event into account, or after a while."""
-        event = request.path_params.get("event", 0)
-        self.session.wait_until(lambda known: known.event >= event, PATIENCE)
-        return Response(self.session.payload, media_type="application/octet-stream")
+        session, event = self.session, request.path_params.get("event", 0)
+        session.wait_until(lambda: session.predictions.event >= event, PATIENCE)
+        return Response(session.payload, media_type="application/octet-stream")
 
     def news(self, request: Request) -> Response:
         """A version newer than this one, or after a while the same; and how far reading is."""
-        version = request.path_params["version"]
-        self.session.wait_until(lambda known: known.version > version, PATIENCE)
-        session = self.session
+        session, version = self.session, request.path_params["version"]
+        session.wait_until(lambda: session.version > version, PATIENCE)
         return _json(
             {
                 "epoch": session.epoch,
-                "version": session.predictions.version,
-                "progress": session.reader.progress._asdict(),
+                "version": session.version,
+                "progress": self.pile.progress._asdict(),
                 "problem": session.problem,
             }
         )
@@ -157,43 +155,53 @@ class Pages:
             raise ConflictError("this answer was given for another pile, and is dropped")
         return {"event": self.session.answer(read_event(event), envelope.key)}
 
-    def _requested(self, request: Request) -> tuple[int, bytes]:
-        """An image of this pile, and the digest of its content."""
-        image = request.path_params["image"]
+    def _requested(self, request: Request) -> int:
+        """An image of this pile."""
+        image: int = request.path_params["image"]
         if not self.session.is_known(image):
             raise HTTPException(404)
-        return image, self.images.digest_of[image]
+        return image
 
     def picture(self, request: Request) -> Response:
-        image, digest = self._requested(request)
-        with self.drawing:
-            data = picture(self.images.path_of(image), digest, request.url.path.split("/")[1])
-        return Response(data, media_type="image/jpeg", headers=FOREVER)
+        """A JPEG without metadata such as place and time; the file must have the content of the image."""
+        from semishot.sorter.embedding import read_image
+
+        image = self._requested(request)
+        side, quality = SIZES[request.url.path.split("/")[1]]
+        if (path := self.pile.path_of(image)) is None:
+            raise InputError("its file is gone")
+        with self.drawing, quiet():
+            data = read_image(path)
+            if hashlib.sha256(data).digest() != self.pile.digest_of[image]:
+                raise InputError("its file has changed")
+            with opened(data, "it") as picture:
+                jpeg = thumbnail(picture, side, quality, optimize=False)
+        return Response(jpeg, media_type="image/jpeg", headers=FOREVER)
 
     def names(self, body: NamesRequest) -> dict[int, list[str]]:
         """The first file of each of these images, by name."""
         known = (image for image in body.images if self.session.is_known(image))
-        return {image: self.images.names_of(image)[:1] for image in known}
+        return {image: self.pile.names_of(image)[:1] for image in known}
 
     def image(self, request: Request) -> Response:
         """All that is known of one image."""
-        image, _ = self._requested(request)
-        predictions, row = self.session.predictions, self.images.row_of[image]
-        shares: list[list[Any]] = []
-        if predictions.probabilities is not None and row < len(predictions.probabilities):
-            pairs = zip(predictions.classes, predictions.probabilities[row].tolist(), strict=True)
-            shares = sorted(([n, round(p, 4)] for n, p in pairs), key=lambda pair: -pair[1])[:6]
-        return _json({"files": self.images.names_of(image), "shares": shares})
+        image, known = self._requested(request), self.session.predictions
+        shares, row = list[tuple[int, float]](), known.rows.row_of.get(image)
+        if known.joint is not None and row is not None:
+            chances = known.joint[row, :-1].round(4).tolist()
+            pairs = zip(known.learned, chances, strict=True)
+            shares = sorted(pairs, key=lambda pair: -pair[1])[:MOST_SHARES]
+        return _json({"files": self.pile.names_of(image), "shares": shares})
 
     def find(self, request: Request) -> Response:
         """The images that fit."""
         wanted = from_json(ImageFilter, dict(request.query_params), "the request")
-        return _json({"images": self.images.find(wanted)})
+        return _json({"images": self.pile.find(wanted)})
 
     def files(self, request: Request) -> Response:
         """The folders of the pile, and the files that are skipped."""
-        skipped = self.session.reader.all_skipped()[:MOST_SKIPPED]
-        return _json({"folders": self.images.folders(), "skipped": skipped})
+        skipped = sorted((self.pile.shown(n), why) for n, why in self.pile.skipped.items())
+        return _json({"folders": self.pile.folders(), "skipped": skipped[:MOST_SKIPPED]})
 
     def map(self, request: Request) -> Response:
         """The place of every row on the map."""
@@ -201,8 +209,7 @@ class Pages:
 
     def audit(self, body: NoBody) -> dict[str, int]:
         """Begin an audit of what is decided now."""
-        decisions = self.session.decisions()
-        return {"event": self.session.answer(audit_event(decisions))}
+        return {"event": self.session.answer(audit_event(self.session.decisions()))}
 
     def plan(self, request: Request) -> Response:
         choice = _choice(request)
@@ -213,9 +220,8 @@ class Pages:
         return {"files": count, **_shown(problems)}
 
     def undo(self, body: NoBody) -> dict[str, Any]:
-        request = self.images.request
-        done = undo(request.folder, request.pile)
-        self.session.reader.look_again.set()
+        done = undo(self.pile.request.folder, self.pile.request.pile)
+        self.pile.look_again.set()
         return {"said": done.undone(), "files": done.count, **_shown(done.problems)}
 
     def table(self, request: Request) -> Response:
@@ -234,10 +240,6 @@ class Pages:
 
     def model(self, body: NoBody) -> dict[str, str]:
         return {"path": str(finish.save_model(self.session))}
-
-    def invite(self, body: NoBody) -> dict[str, str]:
-        """An address for another browser, good once."""
-        return {"address": f"{self.base}/?token={self.guard.token()}"}
 
 
 def posted(path: str, kind: type[T], work: Callable[[T], Any]) -> Route:

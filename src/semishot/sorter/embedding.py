@@ -25,7 +25,7 @@ from semishot.sorter.encoders.image_encoder import ImageEncoder, Pixels
 from semishot.sorter.listing import Item, Skipped
 from semishot.system.files import read_regular
 from semishot.system.npy import make_room
-from semishot.system.progress import Meter, Seconds, meter
+from semishot.system.progress import Seconds, meter
 
 T = TypeVar("T")
 S = TypeVar("S")
@@ -85,11 +85,15 @@ def read_images(
     seconds: takes those of reading, decoding and encoding, added up over threads.
     """
     with quiet(), meter("reading, decoding and encoding", len(items), "images") as progress:
-        progress.seconds = seconds or progress.seconds
-        files = list(encode_files(device, items, encoder, cache, progress))
+        read, skipped = list[Item](), list[Skipped]()
+        for file in encode_files(device, items, encoder, cache, seconds or Seconds()):
+            progress.advance(1)
+            if isinstance(file, Item):
+                read.append(file)
+            else:
+                skipped.append(file)
     cache.flush()
-    read = [file for file in files if isinstance(file, Item)]
-    return read, [file for file in files if isinstance(file, Skipped)]
+    return read, skipped
 
 
 def encode_files(
@@ -97,13 +101,13 @@ def encode_files(
     items: Sequence[Item],
     encoder: ImageEncoder,
     cache: EmbeddingCache,
-    progress: Meter,
+    clock: Seconds,
 ) -> Iterator[Item | Skipped]:
     """Each item with its digest, or why it cannot be read, in order; its features are in the cache.
 
     Each thread reads, decodes and encodes as many files as the network takes at once.
     """
-    clock, size = progress.seconds, encoder.batch_size(device)
+    size = encoder.batch_size(device)
 
     def encoded(some: Sequence[Item]) -> tuple[list[Item | Skipped], dict[bytes, EncodedImage]]:
         files, new = list[Item | Skipped](), dict[bytes, tuple[Pixels, ImageLook]]()
@@ -130,9 +134,7 @@ def encode_files(
     for files, new in ahead(encoded, batches, most_threads()):
         for digest, image in new.items():
             cache.add(digest, *image)
-        for file in files:
-            progress.advance(1)
-            yield file
+        yield from files
 
 
 def most_threads() -> int:

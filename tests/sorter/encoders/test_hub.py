@@ -235,7 +235,7 @@ def test_label_begins_with_the_named_classes_filled(colors, tmp_path):
         client.until(lambda state: state["rows"] == 28)
         assert not client.say(kind="new", name="green", images=[green])["guess"].count(0)
     with serving(replace(request, encoder="omniglot")) as (running, client):
-        client.until(lambda _: "does not know words" in running.session.reader.progress.problem)
+        client.until(lambda _: "does not know words" in running.session.pile.progress.problem)
 
 
 @pytest.mark.parametrize(
