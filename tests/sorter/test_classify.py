@@ -213,7 +213,7 @@ def test_features_need_no_encoder(capsys, labels):
     Path("labels.csv").write_text("\n".join(["label", *map(str, known), '""', ""]))
     given = ["--labeled", "known.npy", "--labels", labels, "--unlabeled", "pile.npy"]
     said = printed(capsys, "classify", *given, "--out", "out")
-    assert "9 labeled rows of features of 3 classes, 50 rows of features in the pile.\n" in said
+    assert "9 labeled rows of 3 classes, 50 rows in the pile.\n" in said
     rows = pile_rows("out/predictions.csv")
     assert [row["path"] for row in rows[:3]] == ["known.npy:9", "pile.npy:0", "pile.npy:1"]
     kept = np.delete(truth, 7)

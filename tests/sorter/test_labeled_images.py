@@ -219,13 +219,11 @@ def test_features_are_corrected_by_the_names_of_their_rows(capsys):
     np.save("labels.npy", [*labels[:8], -2])
     given = ["classify", "--labeled", "known.npy", "--labels", "labels.npy"]
     given += ["--unlabeled", "pile.npy", "--out", "out"]
-    assert "8 labeled rows of features of 3 classes, 1 named stranger, 4 rows" in printed(
-        capsys, *given
-    )
+    assert "8 labeled rows of 3 classes, 1 named stranger, 4 rows" in printed(capsys, *given)
     edit({"pile.npy:1": {"correct": "2"}})
     for _ in range(2):
         said = printed(capsys, *given)
-        assert "9 labeled rows of features of 3 classes, 1 named stranger, 3 rows" in said
+        assert "9 labeled rows of 3 classes, 1 named stranger, 3 rows" in said
     assert rows()["pile.npy:1"]["decision"] == "corrected"
 
 

@@ -5,7 +5,6 @@ import re
 import shutil
 import stat
 import time
-from collections.abc import Callable
 from pathlib import Path
 from urllib.parse import unquote
 
@@ -20,7 +19,7 @@ from semishot.sorter.listing import Item
 from semishot.sorter.page import MOST_DRAWN, MOST_IMAGES, write_page
 from semishot.sorter.predictions import Prediction
 from sorter.test_summary import summary
-from support.commands import printed
+from support.commands import classified
 from support.own_images import draw, folders, save
 
 HOSTILE = (
@@ -29,17 +28,10 @@ HOSTILE = (
 CLASSES = ["ant", "bee", HOSTILE + "\n\u202e"]
 
 
-def picture(seed: int, side: int = 90) -> bytes:
-    pixels = np.random.default_rng(seed).integers(0, 256, (side // 6, side // 6, 3), np.uint8)
-    return thumbnail(Image.fromarray(pixels).resize((side, side)))
-
-
-def fitted(
-    predictions, labeled=(), thumbnails: Callable[[bytes], bytes] | None = None
-) -> FittedPile:
+def fitted(predictions, labeled=(), thumbnails=lambda digest: b"") -> FittedPile:
     """Images without files, of which there may be thumbnails."""
     items = [*labeled, *(prediction.item for prediction in predictions)]
-    rows = Rows(np.empty((0, 0)), items, thumbnail=thumbnails or (lambda digest: b""))
+    rows = Rows(np.empty((0, 0)), items, thumbnail=thumbnails)
     return FittedPile(rows, None, None, predictions, [])
 
 
@@ -59,11 +51,8 @@ def sort_pile(count: int, classes: list[str] = CLASSES) -> list[Prediction]:
     sure = np.random.default_rng(0).permutation(count) / count
     return [
         predicted(
-            f"pile/{i:06}.jpg",
-            classes[i % len(classes)],
-            float(0.34 + 0.66 * sure[i]),
-            classes[(i + 1) % len(classes)],
-            float(sure[-i]),
+            *(f"pile/{i:06}.jpg", classes[i % len(classes)], float(0.34 + 0.66 * sure[i])),
+            *(classes[(i + 1) % len(classes)], float(sure[-i])),
             stranger=i % 7 == 6,
         )
         for i in range(count)
@@ -72,175 +61,166 @@ def sort_pile(count: int, classes: list[str] = CLASSES) -> list[Prediction]:
 
 @pytest.fixture(scope="module")
 def page(tmp_path_factory) -> Path:
-    folder = tmp_path_factory.mktemp("sorted")
-    images = sort_pile(300)
+    images, path = sort_pile(300), tmp_path_factory.mktemp("sorted") / "report.html"
     hostile = f"{HOSTILE}\r\n\udcff.jpg", CLASSES[2], 0.4, "ant", 0.1
     images[0] = predicted(*hostile, stranger=False)
     labeled = [item(f"{name}/{n}", name) for name in CLASSES for n in (1, 2)]
     labeled.append(item("another", "no image of this"))
-    asked = [0, 1, 2, 3, 4, 5, 7, 8, 9, 10]
     about = summary(accepted=dict.fromkeys([*CLASSES, "no image of this"], 1), notes=[HOSTILE])
-    path = folder / "report.html"
-    small = lambda name: b"" if name.startswith(b"<") else picture(len(name))  # noqa: E731
-    write_page(path, fitted(images, labeled, small), asked, about, {})
+
+    def small(name: bytes) -> bytes:
+        pixels = np.random.default_rng(len(name)).integers(0, 256, (15, 15, 3), np.uint8)
+        return b"" if name.startswith(b"<") else thumbnail(Image.fromarray(pixels))
+
+    write_page(path, fitted(images, labeled, small), [*range(6), *range(7, 11)], about, {})
     return path
 
 
-def pile_in(page: Path) -> dict:
+def groups_in(page: Path) -> list[list[list]]:
     """What the script shows."""
-    text = page.read_text("utf-8")
-    return json.loads(
-        re.search(r'<script type="application/json" id="pile">(.*?)</script>', text)[1]
-    )
+    (pile,) = re.findall(r'json" id="pile">(.*?)</script>', page.read_text("utf-8"))
+    return json.loads(pile)["groups"]
 
 
 def test_groups_hold_their_images_the_most_certain_first_strangers_apart(page):
-    pile, images = pile_in(page), sort_pile(300)
+    groups, images = groups_in(page), sort_pile(300)
     for group, name in enumerate(CLASSES[:2], 1):
         own = [i for i in images if i.label == name and i != images[0]]
         expected = [i.item.shown for i in sorted(own, key=lambda i: -i.sure)]
-        assert [tile[0] for tile in pile["groups"][group]] == expected
+        assert [tile[0] for tile in groups[group]] == expected
     far = sorted((i for i in images if i.stranger), key=lambda i: -i.stranger_probability)
-    assert [tile[0] for tile in pile["groups"][-1]] == [i.item.shown for i in far]
-    assert [len(pile["groups"][0]), sum(map(len, pile["groups"]))] == [10, 310]
+    assert [tile[0] for tile in groups[-1]] == [i.item.shown for i in far]
+    assert [len(groups[0]), sum(map(len, groups))] == [10, 310]
     assert "No image of the pile." in page.read_text("utf-8")
 
 
-def test_a_huge_pile_makes_a_page_of_its_least_sure_images_and_few_are_read(tmp_path):
+@pytest.mark.parametrize(
+    ("count", "classes"), [(110_000, CLASSES), (20_000, [f"{i}" * 40 for i in range(2000)])]
+)
+def test_a_huge_pile_makes_a_page_of_its_least_sure_images_and_few_are_read(
+    tmp_path, count, classes
+):
     """Many classes, long names and large pictures too; what is left out is said."""
     asked: list[bytes] = []
-    noise = np.random.default_rng(0).integers(0, 256, 4000, np.uint8).tobytes()
+    labeled = [item(f"{name}/{n}", name) for name in classes for n in range(9)]
+    pile = fitted(
+        sort_pile(count, classes), labeled, lambda name: asked.append(name) or b"x" * 4000
+    )
+    page = tmp_path / "page.html"
+    write_page(page, pile, [], summary(accepted=dict.fromkeys(classes, 1)), {})
+    assert len(asked) <= MOST_DRAWN
+    shown, text = sum(map(len, groups_in(page))), page.read_text("utf-8")
+    assert 0.99 * min(count, MOST_IMAGES) < shown <= MOST_IMAGES
+    assert (" more, the surest, are left out" in text) == (count > MOST_IMAGES)
+    assert len(text) < 20_000_000
 
-    def large(name: bytes) -> bytes:
-        asked.append(name)
-        return noise
 
-    for count, classes in ((110_000, CLASSES), (20_000, [f"{i}" * 40 for i in range(2000)])):
-        images = sort_pile(count, classes)
-        labeled = [item(f"{name}/{n}", name) for name in classes for n in range(9)]
-        asked.clear()
-        about = summary(accepted=dict.fromkeys(classes, 1))
-        write_page(tmp_path / "page.html", fitted(images, labeled, large), [], about, {})
-        assert len(asked) <= MOST_DRAWN
-        text = (tmp_path / "page.html").read_text("utf-8")
-        shown = sum(map(len, pile_in(tmp_path / "page.html")["groups"]))
-        assert 0.99 * min(count, MOST_IMAGES) < shown <= MOST_IMAGES
-        assert (" more, the surest, are left out" in text) == (count > MOST_IMAGES)
-        assert len(text) < 20_000_000
+# In a browser
+
+
+TILES = "document.querySelectorAll('.tile').length"
+
+
+def opened(browser, page: Path, tiles: int = 310, **size):
+    """The tab, when it shows so many tiles."""
+    browser.size(size.pop("width", 1280), 900, **size)
+    browser.open(page)
+    wait_for(browser, f"{TILES} >= {tiles}")
+    return browser.page
+
+
+def wait_for(browser, script: str) -> None:
+    until = time.monotonic() + 60
+    while not browser.run(script):
+        assert time.monotonic() < until, f"not within a minute: {script}"
+        time.sleep(0.02)
+
+
+def details(tab) -> dict[str, str]:
+    rows = tab.locator("#details dl")
+    return dict(zip(*(rows.locator(tag).all_text_contents() for tag in ("dt", "dd")), strict=True))
 
 
 @pytest.mark.parametrize(("width", "dark"), [(390, True), (1280, False)])
 def test_the_page_is_quiet_alone_and_no_wider_than_the_screen(browser, page, width, dark):
-    browser.size(width, 900, dark, phone=width < 500)
-    browser.open(page)
+    tab = opened(browser, page, width=width, dark=dark, phone=width < 500)
     browser.assert_quiet(page)
     assert browser.run("document.documentElement.scrollWidth") == width
-    assert browser.run("document.title") == "Sorted images"
+    assert tab.title() == "Sorted images"
     assert browser.run("document.scripts.length") == 2
     paper = browser.run("getComputedStyle(document.body).backgroundColor")
     assert (paper == "rgb(251, 250, 248)") == (not dark)
-    shown = (
-        "[...document.querySelectorAll('.tile img')].map((i) => i.complete && i.naturalWidth > 0)"
+    wait_for(
+        browser, "[...document.images].filter((i) => i.complete && i.naturalWidth > 0).length > 3"
     )
-    wait_until(lambda: sum(browser.run(shown)) > 3)
-    total = browser.run("document.querySelectorAll('.tile').length")
-    assert total == 310  # the pile, and what to label next
 
 
 def test_images_are_narrowed_by_name_and_folder(browser, page):
-    browser.size(1280, 900)
-    browser.open(page)
-    shown = "document.querySelectorAll('.tile').length"
-    wait_until(lambda: browser.run(shown) == 310)
-    browser.run("search.value = '00007'; search.dispatchEvent(new Event('input'))")
-    wait_until(lambda: 0 < browser.run(shown) < 20)
-    found = browser.run(
-        "[...document.querySelectorAll('.tiles:not(.wordy) .tile')].map((t) => t.dataset.path)"
-    )
-    assert set(found) == {"pile/000007.jpg", *(f"pile/00007{n}.jpg" for n in range(10))}
-    assert browser.run("document.getElementById('found').textContent") == f"{len(found)} shown"
-    browser.run("search.value = ''; search.dispatchEvent(new Event('input'))")
-    wait_until(lambda: browser.run(shown) == 310)
-    browser.run("folder.value = 'pile'; folder.dispatchEvent(new Event('input'))")
-    wait_until(
-        lambda: 300 <= browser.run(shown) < 310
-    )  # one image has a hostile name, not this folder
-
-
-def wait_until(true: Callable[[], bool]) -> None:
-    until = time.monotonic() + 60
-    while not true():
-        assert time.monotonic() < until, "it has not become true within a minute"
-        time.sleep(0.02)
-
-
-FIELDS = """Object.fromEntries([...document.querySelectorAll("#details dl div")].map(
-  (row) => [...row.children].map((cell) => cell.textContent)))"""
-OPEN = "document.getElementById('details').open"
+    tab = opened(browser, page)
+    tab.locator("#search").fill("00007")
+    names = {"pile/000007.jpg", *(f"pile/00007{n}.jpg" for n in range(10))}
+    wait_for(browser, f"{TILES} === {len(names) + 1}")  # one of them is to be labeled next
+    tiles = "[...document.querySelectorAll('.tiles:not(.wordy) .tile')]"
+    assert set(browser.run(f"{tiles}.map((tile) => tile.dataset.path)")) == names
+    assert tab.locator("#found").text_content() == "11 shown"
+    tab.locator("#search").fill("")
+    wait_for(browser, f"{TILES} === 310")
+    tab.locator("#folder").select_option("pile")
+    wait_for(browser, f"{TILES} === 308")  # one image has a hostile name, not this folder
 
 
 def test_details_open_by_keyboard_step_to_the_neighbors_and_give_the_focus_back(browser, page):
-    browser.size(1280, 900)
-    browser.open(page)
-    second = sorted(
-        (i for i in sort_pile(300) if i.label == "bee"),
-        key=lambda i: -i.sure,
-    )[1]
-    wait_until(lambda: browser.run("document.querySelectorAll('.tile').length") == 310)
-    browser.run("document.querySelector('#group-2 .tile').focus()")
-    browser.press("Enter")
-    assert browser.run(OPEN)
-    browser.press("ArrowLeft")  # at the end nothing happens
-    browser.press("ArrowRight")
-    fields = browser.run(FIELDS)
+    second = sorted((i for i in sort_pile(300) if i.label == "bee"), key=lambda i: -i.sure)[1]
+    tab = opened(browser, page)
+    tab.locator("#group-2 .tile").first.focus()
+    for key in ("Enter", "ArrowLeft", "ArrowRight"):  # to the left there is nothing
+        tab.keyboard.press(key)
     shares = (second.sure, second.stranger_probability, second.probability)
     belongs, stranger, conditional = (f"{round(100 * share)}\u202f%" for share in shares)
-    assert fields == {  # without the nearest class: it is the label
+    assert details(tab) == {  # without the nearest class: it is the label
         "File": second.item.shown,
         "Label": "bee",
         "Belongs to it": belongs,
         "Is a stranger": stranger,
         "Class, if no stranger": conditional,
-        "Runner-up": second.runner_up.replace("\n\u202e", "\\n\\u202e"),
+        "Runner-up": f"{HOSTILE}\\n\\u202e",
     }
-    browser.press("Escape")
-    assert not browser.run(OPEN)
-    focused = "document.activeElement.dataset.path"
-    wait_until(lambda: browser.run(focused) == second.item.shown)  # `close` comes a little later
+    tab.keyboard.press("Escape")
+    assert not tab.locator("#details").is_visible()
+    wait_for(browser, f"document.activeElement.dataset.path === '{second.item.shown}'")
     browser.assert_quiet(page)
 
 
 def test_details_of_a_hostile_name_are_text_and_a_click_beside_closes(browser, page):
-    browser.open(page)
-    wait_until(lambda: browser.run("document.querySelectorAll('.tile').length") == 310)
-    browser.run("document.querySelector('#next .tile').click()")
-    fields = browser.run(FIELDS)
-    assert fields["File"] == f"{HOSTILE}\\r\\n\\udcff.jpg"
-    assert fields["Label"].startswith(HOSTILE)
-    assert browser.run("document.title") == "Sorted images"
-    assert (
-        browser.run("getComputedStyle(document.querySelector('#details > img')).display") == "none"
+    tab = opened(browser, page)
+    tab.locator("#next .tile").first.click()
+    fields = details(tab)
+    assert (fields["File"], fields["Label"]) == (
+        f"{HOSTILE}\\r\\n\\udcff.jpg",
+        f"{HOSTILE}\\n\\u202e",
     )
-    browser.run("document.getElementById('details').click()")
-    assert not browser.run(OPEN)
+    assert tab.title() == "Sorted images"
+    assert not tab.locator("#details > img").is_visible()
+    tab.mouse.click(2, 2)
+    assert not tab.locator("#details").is_visible()
     browser.assert_quiet(page)
 
 
 def test_no_tile_shows_a_percentage_that_ignores_strangers(browser, tmp_path):
     sure = predicted("a.jpg", "ant", 0.999, "bee", 0.8, stranger=False)  # 40 % a stranger
     apart = predicted("b.jpg", "ant", 0.999, "bee", 0.87, stranger=True)
-    about = summary(accepted={"ant": 1})
-    write_page(tmp_path / "page.html", fitted([sure, apart]), [], about, {})
-    assert f"<p>{about.likely()}</p>" in (tmp_path / "page.html").read_text("utf-8")
-    browser.open(tmp_path / "page.html")
-    wait_until(lambda: browser.run("document.querySelectorAll('.tile').length") == 2)
-    captions = browser.run(
-        "[...document.querySelectorAll('.tile :last-child')].map((t) => t.textContent)"
-    )
+    about, page = summary(accepted={"ant": 1}), tmp_path / "page.html"
+    write_page(page, fitted([sure, apart]), [], about, {})
+    assert f"<p>{about.likely()}</p>" in page.read_text("utf-8")
+    tab = opened(browser, page, 2)
+    captions = tab.locator(".tile > :last-child").all_text_contents()
     assert captions == ["60\u202f%, or a stranger?", "stranger 87\u202f%"]
-    assert browser.run("document.querySelectorAll('.unsure').length") == 0
+    assert tab.locator(".unsure").count() == 0
     shares = browser.run("[1, 0.996, 0.99, 0.004, 0].map(percent)")
     assert shares == [*[">\u202f99\u202f%"] * 2, "99\u202f%", *["<\u202f1\u202f%"] * 2]
+
+
+# Of files
 
 
 @pytest.fixture
@@ -250,8 +230,7 @@ def pile(tmp_path, monkeypatch, capsys) -> Path:
     labeled, pile = folders(tmp_path, shots=2, pile=2, strangers=2)
     save(draw("cross", 9, side=1600), pile / "a #?%20\"<b>'.png")
     save(draw("circle", 9, side=1600), pile / "circle.tif")
-    given = ["--labeled", labeled, "--unlabeled", pile, "--encoder", "omniglot", "--device", "cpu"]
-    printed(capsys, "classify", *given, "--out", "out")
+    classified(capsys, labeled, pile)
     return tmp_path
 
 
@@ -263,44 +242,35 @@ def test_large_pictures_of_what_no_browser_shows_lie_beside_the_page_and_old_one
         assert not picture.getexif()
     (pile / "out/pictures/mine.jpg").write_bytes(b"mine")
     (pile / "pile/circle.tif").unlink()
-    given = ["--labeled", "labeled", "--unlabeled", "pile", "--out", "out"]
-    printed(capsys, "classify", *given, "--encoder", "omniglot", "--device", "cpu")
+    classified(capsys, "labeled", "pile")
     assert [path.name for path in (pile / "out/pictures").iterdir()] == ["mine.jpg"]
 
 
-def linked(pile) -> set[Path]:
-    links = [tile[1] for group in pile_in(pile / "out/report.html")["groups"] for tile in group]
+def linked(pile: Path) -> set[Path]:
+    links = [tile[1] for group in groups_in(pile / "out/report.html") for tile in group]
     return {(pile / "out" / unquote(link)).resolve() for link in links}
 
 
 def test_links_lead_to_the_files_also_after_a_move(pile, capsys):
     assert linked(pile) == {path.resolve() for path in (pile / "pile").rglob("*.*")}
-    given = ["--labeled", "labeled", "--unlabeled", "pile", "--out", "out", "--apply", "move"]
-    printed(capsys, "classify", *given, "--encoder", "omniglot", "--device", "cpu")
+    classified(capsys, "labeled", "pile", "--apply", "move")
     files = {path.resolve() for path in (pile / "out/sorted").rglob("*.*")}
     assert linked(pile) == files
     assert len(files) == 10
 
 
-SHOWN = "(({src, naturalWidth}) => [src, naturalWidth])(document.querySelector('#details > img'))"
-
-
 def test_the_dialog_shows_the_picture_large_and_links_to_the_file(browser, pile):
-    page = pile / "out/report.html"
-    browser.size(1280, 900)
-    browser.open(page)
-    tiles = "[...document.querySelectorAll('section .tile')]"
-    wait_until(lambda: browser.run(f"{tiles}.length") >= 10)
-    for name, folder in {"a #?%20\\\"<b>'.png": "/pile/", "circle.tif": "/out/pictures/"}.items():
-        browser.run(f'{tiles}.find((t) => t.dataset.path.endsWith("{name}")).click()')
-        wait_until(lambda: browser.run(SHOWN)[1] in (1024, 1600))
-        assert folder in browser.run(SHOWN)[0]
+    page, image = pile / "out/report.html", "document.querySelector('#details > img')"
+    tab = opened(browser, page, 10)
+    for name, folder in {"a #?%20\"<b>'.png": "/pile/", "circle.tif": "/out/pictures/"}.items():
+        tab.get_by_alt_text(name).first.click()
+        wait_for(browser, f"[1024, 1600].includes({image}.naturalWidth)")
+        assert folder in browser.run(f"{image}.src")
         link = browser.run("document.querySelector('#details a').href")
         assert Path(unquote(link.removeprefix("file://"))).is_file()
-        browser.run("document.getElementById('details').close()")
+        tab.locator("#details .close").click()
     assert browser.noise == []
     shutil.rmtree(pile / "out/pictures")  # the page alone: the thumbnail
-    browser.open(page)
-    wait_until(lambda: browser.run(f"{tiles}.length") >= 10)
-    browser.run(f"{tiles}.find((t) => t.dataset.path.endsWith('.tif')).click()")
-    wait_until(lambda: browser.run(SHOWN)[0].startswith("data:"))
+    tab = opened(browser, page, 10)
+    tab.get_by_alt_text("circle.tif").first.click()
+    wait_for(browser, f"{image}.src.startsWith('data:')")

@@ -32,9 +32,7 @@ def test_strangers_are_counted_in_words(count, aside):
 def test_images_have_an_encoder_and_features_have_none():
     words = "1 labeled image of 1 class, 8 images in the pile, seen by the encoder photos."
     assert summary().lines()[:2] == [words, "  a        8"]
-    words = (
-        "1 labeled row of features of 1 class, 2 named strangers, 1 row of features in the pile."
-    )
+    words = "1 labeled row of 1 class, 2 named strangers, 1 row in the pile."
     assert summary(encoder="features", pile=1, named_strangers=2).lines()[0] == words
 
 

@@ -80,15 +80,13 @@ class PileSummary:
 
     def lines(self) -> list[str]:
         """How many images there are of what, and what a person should know."""
-        row, rows, seen = "image", "images", f", seen by the encoder {printable(self.encoder)}"
-        if self.encoder == "features":
-            row, rows, seen = "row of features", "rows of features", ""
-        given = [
-            f"{counted(sum(self.labeled.values()), f'labeled {row}', f'labeled {rows}')} of "
-            f"{counted(len(self.labeled), 'class', 'classes')}",
-            *([counted(self.named_strangers, "named stranger")] if self.named_strangers else []),
-            f"{counted(self.pile, row, rows)} in the pile{seen}.",
-        ]
+        row = "row" if self.encoder == "features" else "image"
+        seen = f", seen by the encoder {printable(self.encoder)}" if row == "image" else ""
+        labeled = counted(sum(self.labeled.values()), f"labeled {row}")
+        given = [f"{labeled} of {counted(len(self.labeled), 'class', 'classes')}"]
+        if self.named_strangers:
+            given.append(counted(self.named_strangers, "named stranger"))
+        given.append(f"{counted(self.pile, row)} in the pile{seen}.")
         largest = sorted(self.accepted.items(), key=lambda pair: -pair[1])
         wide = max(len(name) for name, _ in largest[:SHOWN_CLASSES])
         counts = [f"  {name:{wide}}  {count:>7,}" for name, count in largest]
