@@ -49,11 +49,6 @@ def columns(x: Value, first: int, last: int) -> Value:
     return node("Slice", x, [first], [last], [1])
 
 
-def largest(x: Value, count: int, axis: int = -1) -> list[Value]:
-    """The largest values along an axis, and where they are."""
-    return x.graph.add("TopK", x, [count], outputs=2, axis=axis)
-
-
 def joined(*parts: Value) -> Value:
     """Side by side, in the last axis."""
     return node("Concat", *parts, axis=-1)
@@ -123,7 +118,7 @@ def best_other(pairs: Value, classes: int) -> Value:
     """(B, N, A) -> (B, N, A)."""
     if classes == 1:
         return pairs
-    best, _ = largest(pairs, 2, axis=1)
+    best, _ = pairs.graph.add("TopK", pairs, [2], outputs=2, axis=1)
     first, second = columns(best, 0, 1), columns(best, 1, 2)
     return node("Where", node("Equal", pairs, first), second, first)
 
@@ -136,7 +131,8 @@ def statistics(reference: Reference, x: Value, directions: Value) -> tuple[Value
     same = reduced("Max", cosines, keepdims=True)
     copied = flags(same > reference.same)  # (B, 1)
     count = min(NEIGHBOURS, max(size - 1, 1))
-    nearest, index = largest(cosines * (1.0 - flags(cosines > reference.same)), count)
+    others = cosines * (1.0 - flags(cosines > reference.same))
+    nearest, index = x.graph.add("TopK", others, [count], outputs=2, axis=-1)
     pairs = []
     for sums, weights in zip(reference.sums, reference.weights, strict=True):
         along = x @ sums.T  # (B, N)

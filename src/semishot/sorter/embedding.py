@@ -124,7 +124,7 @@ def encode_files(
                 files.append(Skipped(item.shown, str(error).removesuffix(f"; {REMEDY}")))
         if not new:
             return files, {}
-        encoder.sessions.on(device)  # opened outside of the time of encoding
+        encoder.session(device)  # opened outside of the time of encoding
         with clock.part("encoding"):
             rows = encoder.encode(np.stack([pixels for pixels, _ in new.values()]), device)
         pairs = zip(rows, (look for _, look in new.values()), strict=True)

@@ -90,9 +90,8 @@ def graph_of(classifier: PrototypeClassifier, encoder: ImageEncoder | None) -> b
             )
         images = graph.input(IMAGES, "uint8", "batch", *encoder.shape)
         views = node("Reshape", images, [-1, *encoder.view_shape])
-        by_view = node(
-            "Reshape", graph.include(encoder.sessions.graph, views), [-1, encoder.views, width]
-        )
+        count = encoder.shape[0] // encoder.view_shape[0]
+        by_view = node("Reshape", graph.include(encoder.graph, views), [-1, count, width])
         features = node("ReduceMean", by_view, [1], keepdims=0)
         framing = encoder.prepare
         facts |= dict(zip(("height", "width", "channels"), map(str, encoder.shape), strict=True))
@@ -125,13 +124,10 @@ def feature_trials(classifier: PrototypeClassifier) -> Features:
 
 
 def image_trials(encoder: ImageEncoder) -> Pixels:
-    """Black, white, a slope, squares and noise: uint8 (B, H, W, C)."""
-    height, width, _ = encoder.shape
-    y, x = np.mgrid[0:height, 0:width, 0:1][:2]
-    drawn = [0 * x, 0 * x + 255, 255 * x // width, 255 * ((x // 8 + y // 8) % 2)]
-    noise = np.random.default_rng(0).integers(0, 256, encoder.shape)
-    images = [np.broadcast_to(each, encoder.shape) for each in (*drawn, noise)]
-    return np.stack(images).astype(np.uint8)
+    """From black over noise of growing contrast to white: uint8 (B, H, W, C)."""
+    noise = np.random.default_rng(0).uniform(-1, 2, (BATCH, *encoder.shape))
+    contrast = np.linspace(0, 1, BATCH).reshape(-1, 1, 1, 1)
+    return (255 * noise * contrast).clip(0, 255).astype(np.uint8)
 
 
 def compare(

@@ -33,12 +33,19 @@ from support.labeling import serving
 from support.own_images import folders, save
 
 
+def use(address, monkeypatch):
+    """As HF_ENDPOINT does before the package is imported."""
+    template = f"{address}/{{repo_id}}/resolve/{{revision}}/{{filename}}"
+    monkeypatch.setattr(constants, "ENDPOINT", address)
+    monkeypatch.setattr(constants, "HUGGINGFACE_CO_URL_TEMPLATE", template)
+
+
 @pytest.fixture
 def asked(monkeypatch, tmp_path):
     """A hub, and an empty cache; the files that were asked for."""
     files: list[str] = []
     with made.hub(files) as address:
-        monkeypatch.setenv("HF_ENDPOINT", address)
+        use(address, monkeypatch)
         monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "hub"))
         monkeypatch.setattr(constants, "HF_HUB_DISABLE_XET", True)
         yield files
@@ -47,7 +54,7 @@ def asked(monkeypatch, tmp_path):
 @pytest.fixture
 def nowhere(asked, monkeypatch):
     """From now on the hub cannot be reached."""
-    return lambda: monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:9")
+    return lambda: use("http://127.0.0.1:9", monkeypatch)
 
 
 def test_the_graph_of_images_is_taken_and_prepared_as_the_repository_says(asked):
@@ -103,7 +110,7 @@ def test_it_is_downloaded_once_and_saved_with_revision_and_digest(asked, nowhere
 @pytest.mark.parametrize(
     ("name", "line"),
     [
-        ("hf:some/none", "the hub has no repository some/none, or it is private"),
+        ("hf:some/none", "hf:some/none is no repository of the hub, or a private one"),
         ("hf:some/clip@v9", "hf:some/clip has no such revision"),
         ("hf:some/torch", "hf:some/torch has no vision_model.onnx or model.onnx"),
         ("hf:some/plain", "hf:some/plain has no preprocessor_config.json"),

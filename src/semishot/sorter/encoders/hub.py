@@ -35,6 +35,13 @@ FILTERS = {2: True, 3: False}
 """Pillow's numbers of filters: whether it is the bilinear one."""
 NO_CROP = 384
 """From this size on, `crop_pct` does not apply."""
+PROBLEMS = {
+    "GatedRepoError": "asks you to accept its terms: do so on its page, and set HF_TOKEN",
+    "RepositoryNotFoundError": "is no repository of the hub, or a private one",
+    "RevisionNotFoundError": "has no such revision",
+    "RemoteEntryNotFoundError": "has no {}",
+}
+"""What the package's errors mean."""
 UNKNOWN = "its preprocessing is unknown"
 PHRASE = "a photo of a {}"
 """What CLIP's authors ask with."""
@@ -44,62 +51,65 @@ LONGEST = 512
 
 @dataclass(frozen=True)
 class Repository:
-    """What was downloaded of a repository: a folder of the hub's cache, named by the revision."""
+    """A repository at a revision; what was downloaded before needs no network."""
 
     name: str
-    folder: Path
+    revision: str
+
+    def here(self, file: str) -> Path | None:
+        """The place of a file in the hub's cache."""
+        path = _package().try_to_load_from_cache(self.name, file, revision=self.revision)
+        return Path(path) if isinstance(path, str) else None
+
+    def file(self, name: str) -> Path:
+        """Download a file, unless it is here."""
+        if path := self.here(name):
+            return path
+        with _plainly(self.name, name):
+            return Path(_package().hf_hub_download(self.name, name, revision=self.revision))
 
     def graph(self, names: Sequence[str]) -> Path | None:
         """The first of these graphs that it has, with the files of its weights beside it."""
         places = [f"{folder}{name}" for name in names for folder in ("onnx/", "")]
-        here = next((place for place in places if (self.folder / place).is_file()), None)
-        if here is None:
-            files = _info(self.name, self.folder.name)
-            here = next((place for place in places if place in files), None)
-            for part in (f"{here}_data", f"{here}.data", here):  # the graph comes last
-                if part in files:
-                    self.file(part)
-        return self.folder / here if here is not None else None
-
-    def file(self, name: str) -> Path:
-        if not (self.folder / name).is_file():
-            _download(self.name, name, self.folder.name)
-        return self.folder / name
+        if path := next(filter(None, map(self.here, places)), None):
+            return path
+        with _plainly(self.name):
+            about = _package().HfApi().model_info(self.name, revision=self.revision)
+        files = {file.rfilename for file in about.siblings}
+        place = next((place for place in places if place in files), None)
+        for part in files & {f"{place}_data", f"{place}.data"}:
+            self.file(part)
+        return self.file(place) if place else None  # last: it is here if all of it is
 
 
 def open_hub(name: str, given: OnnxOptions) -> ImageEncoder:
     """`hf:OWNER/NAME`, `hf:OWNER/NAME@REVISION` or a short name; `given` comes before what it says itself."""
     full, license = SHORT.get(name, (name.removeprefix(HUB), "see there"))
-    repository = find(full)
+    repository, config = find(full)
     path, shown = repository.graph(IMAGES), f"{HUB}{repository.name}"
     if path is None:
         raise InputError(f"{shown} has no {' or '.join(IMAGES)}")
-    options = options_of(read_json(repository.folder / PREPARING), f"{shown}: {PREPARING}")
+    options = options_of(read_json(config), f"{shown}: {PREPARING}")
     chosen = {key: value for key, value in asdict(given).items() if value is not None}
     encoder = open_onnx(shown, path, replace(options, **chosen))
     digest = hashlib.sha256(path.read_bytes()).hexdigest()
     return replace(
         encoder,
-        notice=f"weights of https://huggingface.co/{repository.name}, revision {repository.folder.name}, "
+        notice=f"weights of https://huggingface.co/{repository.name}, revision {repository.revision}, "
         f"sha256 {digest}; license: {license}",
         embed_names=partial(embed_names, repository),
     )
 
 
-def find(full: str) -> Repository:
-    """OWNER/NAME or OWNER/NAME@REVISION; if it was downloaded before, no network is used."""
+def find(full: str) -> tuple[Repository, Path]:
+    """OWNER/NAME or OWNER/NAME@REVISION -> this revision, and how it prepares images."""
     if not NAME.fullmatch(full):
         raise InputError(
             f"{HUB}{full} is not {HUB}OWNER/NAME, as in {HUB}{SHORT['dinov2-small'][0]}"
         )
     name, _, revision = full.partition("@")
-    revision = revision or "main"
-    path = _package().try_to_load_from_cache(name, PREPARING, revision=revision)
-    if not isinstance(path, str):
-        if PREPARING not in _info(name, revision):
-            raise InputError(f"{HUB}{name} has no {PREPARING}")
-        path = _download(name, PREPARING, revision)
-    return Repository(name, Path(path).parent)
+    config = Repository(name, revision or "main").file(PREPARING)
+    return Repository(name, config.parent.name), config  # the cache names folders by revisions
 
 
 def _package() -> Any:
@@ -113,43 +123,22 @@ def _package() -> Any:
     return hub
 
 
-def _endpoint() -> str:
-    return os.environ.get("HF_ENDPOINT") or str(_package().constants.ENDPOINT)
-
-
-def _download(name: str, file: str, revision: str) -> str:
-    """The place of a file in the hub's cache."""
-    with _plainly(name):
-        path = _package().hf_hub_download(name, file, revision=revision, endpoint=_endpoint())
-        return str(path)
-
-
-def _info(name: str, revision: str) -> set[str]:
-    """The files of a repository."""
-    with _plainly(name):
-        about = _package().HfApi(endpoint=_endpoint()).model_info(name, revision=revision)
-        return {file.rfilename for file in about.siblings}
-
-
 @contextmanager
-def _plainly(name: str) -> Iterator[None]:
+def _plainly(name: str, file: str = "") -> Iterator[None]:
     """One line for what the hub, the network and the name can do wrong."""
-    errors, shown = _package().errors, f"{HUB}{name}"
+    hub, shown = _package(), f"{HUB}{name}"
     try:
         yield
-    except errors.GatedRepoError as error:
-        raise InputError(
-            f"{shown} asks you to accept its terms: do so on its page, and set HF_TOKEN"
-        ) from error
-    except errors.RepositoryNotFoundError as error:
-        raise InputError(f"the hub has no repository {name}, or it is private") from error
-    except errors.RevisionNotFoundError as error:
-        raise InputError(f"{shown} has no such revision") from error
     except Exception as error:
         if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EACCES, errno.EROFS):
             raise
+        known = [
+            PROBLEMS[each.__name__] for each in type(error).__mro__ if each.__name__ in PROBLEMS
+        ]
+        if known:
+            raise InputError(f"{shown} {known[0].format(file)}") from error
         raise InputError(
-            f"cannot get {shown} from {_endpoint()}, and it has not been downloaded before "
+            f"cannot get {shown} from {hub.constants.ENDPOINT}, and it has not been downloaded before "
             f"({reason_of(error)})"
         ) from error
 
@@ -212,12 +201,12 @@ def embed_names(repository: Repository, names: Sequence[str]) -> Features:
         texts = tokenizer.encode_batch([PHRASE.format(name) for name in names])
         outputs = [value.name for value in session.get_outputs()]
         wanted = [name for name in ("text_embeds", *POOLED) if name in outputs][:1] or outputs[:1]
-        given = {"input_ids": [text.ids for text in texts]}
-        given["attention_mask"] = [text.attention_mask for text in texts]
-        arrays = {
-            value.name: np.array(given[value.name], np.int64) for value in session.get_inputs()
+        known = {"input_ids": "ids", "attention_mask": "attention_mask"}
+        given = {
+            each.name: np.array([getattr(text, known[each.name]) for text in texts], np.int64)
+            for each in session.get_inputs()
         }
-        features: Features = np.asarray(session.run(wanted, arrays)[0], np.float32)
+        features: Features = np.asarray(session.run(wanted, given)[0], np.float32)
         if features.ndim != 2:
             raise ValueError(f"its output {wanted[0]} has {features.ndim} axes, not 2")
         return features

