@@ -19,9 +19,8 @@ from torch import nn
 pytest.importorskip("onnx", reason="graphs of other people's networks are built with it")
 pytest.importorskip("onnxscript", reason="torch exports with it")
 
-import onnx
+import onnx.parser
 import onnxruntime
-from onnx import TensorProto, helper, numpy_helper
 
 from semishot import PrototypeClassifier
 from semishot.errors import InputError
@@ -35,6 +34,9 @@ RNG = np.random.default_rng(0)
 SIDE = 20
 PLAIN = {"encoder_mean": (0.0,), "encoder_std": (1 / 255,)}
 CLOSE = {"rtol": 1e-4, "atol": 1e-3}
+MEANS = "axes = Constant<value_ints=[2, 3]>() y = ReduceMean<keepdims=0>(x, axes)"
+USUAL = "float[b,3,20,20] x", "float[b,n] y"
+MEANS_LAST = MEANS.replace("2, 3", "1, 2")
 DOCUMENT = Path(__file__).parents[3] / "docs" / "encoders.md"
 
 
@@ -67,45 +69,18 @@ def network(tmp_path_factory) -> Path:
     return path
 
 
-def graph(
+def written(
     path: Path,
-    nodes: list,
-    outputs: dict[str, list],
-    shape=("b", 3, SIDE, SIDE),
-    kind: int = TensorProto.FLOAT,
-    out_kind: int = TensorProto.FLOAT,
-    weights: dict[str, np.ndarray] | None = None,
-    metadata: dict[str, str] | None = None,
-    inputs: str = "x",
+    body: str = MEANS,
+    takes: str = USUAL[0],
+    gives: str = USUAL[1],
     opset: int = 18,
 ) -> Path:
-    """A graph by hand; its input is `x`."""
-    made = helper.make_graph(
-        nodes,
-        "g",
-        [helper.make_tensor_value_info(name, kind, shape) for name in inputs],
-        [helper.make_tensor_value_info(name, out_kind, s) for name, s in outputs.items()],
-        [numpy_helper.from_array(value, name) for name, value in (weights or {}).items()],
-    )
-    opsets = [helper.make_opsetid("", opset), helper.make_opsetid("evil.lib", 1)]
-    model = helper.make_model(made, opset_imports=opsets, ir_version=10)
-    for key, value in (metadata or {}).items():
-        model.metadata_props.add(key=key, value=value)
+    """A graph by hand; its features are the means over pixels."""
+    head = f'<ir_version: 10, opset_import: ["": {opset}, "evil.lib": 1]>'
+    model = onnx.parser.parse_model(f"{head} g ({takes}) => ({gives}) {{ {body} }}")
     path.write_bytes(model.SerializeToString())
     return path
-
-
-def means(path: Path, axes=(2, 3), shape=("b", 3, SIDE, SIDE), outputs=None, **more) -> Path:
-    """Features are the means over pixels: (B, C)."""
-    node = helper.make_node("ReduceMean", ["x", "axes"], ["y"], keepdims=0)
-    weights = {"axes": np.array(axes)}
-    return graph(path, [node], outputs or {"y": ["b", None]}, shape, weights=weights, **more)
-
-
-def node(path: Path, operator: str, gives: list, inputs: str = "x", **more) -> Path:
-    """A graph of one operator."""
-    made = helper.make_node(operator, list(inputs), ["y"], domain=more.pop("domain", ""))
-    return graph(path, [made], {"y": gives}, inputs=inputs, **more)
 
 
 def images(count: int = 3, channels: int = 3) -> np.ndarray:
@@ -133,31 +108,31 @@ def test_the_features_are_those_of_the_network(network):
 
 
 @pytest.mark.parametrize(
-    ("shape", "kind", "channels", "axes"),
+    ("takes", "channels", "body"),
     [
-        (("b", SIDE, SIDE, 3), TensorProto.FLOAT, 3, (1, 2)),
-        ((2, SIDE, SIDE, 1), TensorProto.FLOAT, 1, (1, 2)),
-        ((1, 3, SIDE, SIDE), TensorProto.FLOAT, 3, (2, 3)),
-        (("b", "num_channels", "height", "width"), TensorProto.FLOAT, 3, (2, 3)),
-        (("b", "height", "width", "channels"), TensorProto.FLOAT, 3, (1, 2)),
-        (("b", 3, SIDE, SIDE), TensorProto.FLOAT16, 3, (2, 3)),
+        ("float[b,20,20,3]", 3, MEANS_LAST),
+        ("float[2,20,20,1]", 1, MEANS_LAST),
+        ("float[1,3,20,20]", 3, MEANS),
+        ("float[b,num_channels,height,width]", 3, MEANS),
+        ("float[b,height,width,channels]", 3, MEANS_LAST),
+        ("float16[b,3,20,20]", 3, MEANS),
     ],
 )
-def test_any_layout_type_and_batch_gives_the_same(shape, kind, channels, axes, tmp_path):
-    path = means(tmp_path / "m.onnx", axes, shape, kind=kind, out_kind=kind)
-    size = None if isinstance(shape[2], int) else SIDE
+def test_any_layout_type_and_batch_gives_the_same(takes, channels, body, tmp_path):
+    kind = takes.partition("[")[0]
+    path = written(tmp_path / "m.onnx", body, f"{takes} x", f"{kind}[b,n] y")
+    size = SIDE if "height" in takes else None
     options = OnnxOptions(size, encoder_mean=(0.0,), encoder_std=(1.0,))
     given = images(5, channels)
     features = middle_of(f"onnx:{path}", options).encode(given)
-    tolerance = 2e-3 if kind == TensorProto.FLOAT16 else 1e-5
+    tolerance = 2e-3 if kind == "float16" else 1e-5
     np.testing.assert_allclose(features, given.mean((1, 2)) / 255, tolerance, tolerance)
     assert features.dtype == np.float32
 
 
 def test_uint8_pixels_are_given_as_they_are(tmp_path):
-    cast = helper.make_node("Cast", ["x"], ["y"], to=TensorProto.FLOAT)
-    shape = ("b", SIDE, SIDE, 3)
-    path = graph(tmp_path / "m.onnx", [cast], {"y": list(shape)}, shape, TensorProto.UINT8)
+    maps = "uint8[b,20,20,3] x", "float[b,20,20,3] y"
+    path = written(tmp_path / "m.onnx", "y = Cast<to=1>(x)", *maps)
     given = images(4)
     features = middle_of(f"onnx:{path}").encode(given)
     np.testing.assert_allclose(features, given.mean((1, 2)), rtol=1e-5)
@@ -165,35 +140,32 @@ def test_uint8_pixels_are_given_as_they_are(tmp_path):
         middle_of(f"onnx:{path}", OnnxOptions(encoder_mean=(0.5,), encoder_std=(0.5,)))
 
 
-def tokens(path: Path, more_outputs: bool = False) -> Path:
-    """(B, 3, H * W) as tokens of H * W features: the first token is the red channel."""
-    nodes = [helper.make_node("Reshape", ["x", "to"], ["last_hidden_state"])]
-    outputs = {"last_hidden_state": ["b", 3, SIDE * SIDE]}
-    weights = {"to": np.array([0, 3, SIDE * SIDE]), "axes": np.array([1])}
-    if more_outputs:
-        names = ["last_hidden_state", "axes"], ["pooler_output"]
-        nodes.append(helper.make_node("ReduceMax", *names, keepdims=0))
-        outputs["pooler_output"] = ["b", SIDE * SIDE]
-    return graph(path, nodes, outputs, weights=weights)
+TOKENS = "to = Constant<value_ints=[0, 3, 400]>() last_hidden_state = Reshape(x, to)"
+GIVES_TOKENS = "float[b,3,400] last_hidden_state"
+"""(B, 3, H * W) as tokens of H * W features: the first token is the red channel."""
 
 
 def test_of_tokens_the_first_or_the_mean_and_of_maps_the_mean(tmp_path):
     given = images(2)
     flat = given.transpose(0, 3, 1, 2).reshape(2, 3, -1)
-    path = tokens(tmp_path / "t.onnx")
+    path = written(tmp_path / "t.onnx", TOKENS, gives=GIVES_TOKENS)
     first = middle_of(f"onnx:{path}", OnnxOptions(**PLAIN))
     np.testing.assert_allclose(first.encode(given), flat[:, 0], **CLOSE)
     mean = middle_of(f"onnx:{path}", OnnxOptions(**PLAIN, encoder_tokens="mean"))
     np.testing.assert_allclose(mean.encode(given), flat.mean(1), **CLOSE)
     assert mean.identity != first.identity
-    for shape, name in ((("b", 3, SIDE, SIDE), "a"), (("b", SIDE, SIDE, 3), "b")):
-        maps = node(tmp_path / f"{name}.onnx", "Identity", list(shape), shape=shape)
+    for shape in ("[b,3,20,20]", "[b,20,20,3]"):
+        maps = f"float{shape} x", f"float{shape} y"
+        maps = written(tmp_path / "maps.onnx", "y = Identity(x)", *maps)
         features = middle_of(f"onnx:{maps}", OnnxOptions(**PLAIN)).encode(given)
         np.testing.assert_allclose(features, given.mean((1, 2)), **CLOSE)
 
 
 def test_of_several_outputs_the_pooled_one_or_the_one_that_is_named(tmp_path):
-    path, given = tokens(tmp_path / "t.onnx", more_outputs=True), images(2)
+    body = f"{TOKENS} one = Constant<value_ints=[1]>() "
+    body += "pooler_output = ReduceMax<keepdims=0>(last_hidden_state, one)"
+    outputs = f"{GIVES_TOKENS}, float[b,400] pooler_output"
+    path, given = written(tmp_path / "t.onnx", body, gives=outputs), images(2)
     flat = given.transpose(0, 3, 1, 2).reshape(2, 3, -1)
     pooled = middle_of(f"onnx:{path}", OnnxOptions(**PLAIN))
     np.testing.assert_allclose(pooled.encode(given), flat.max(1), **CLOSE)
@@ -204,25 +176,16 @@ def test_of_several_outputs_the_pooled_one_or_the_one_that_is_named(tmp_path):
         InputError, match="the outputs last_hidden_state .*, pooler_output .*: name the"
     ):
         middle_of(f"onnx:{path}", OnnxOptions(encoder_output="z"))
-    nodes = [helper.make_node("Identity", ["x"], [name]) for name in "pq"]
-    both = graph(tmp_path / "b.onnx", nodes, {n: ["b", 3, SIDE, SIDE] for n in "pq"})
+    maps = "float[b,3,20,20] p, float[b,3,20,20] q"
+    both = written(tmp_path / "b.onnx", "p = Identity(x) q = Identity(x)", gives=maps)
     with pytest.raises(InputError, match=r"has the outputs p tensor.float., q tensor.float.: name"):
         middle_of(f"onnx:{both}")
 
 
 def not_utf8(path: Path) -> Path:
-    content = node(path, "GlobalAveragePool", ["b", 3, 1, 1]).read_bytes()
+    content = written(path, "y = GlobalAveragePool(x)", gives="float[b,3,1,1] y").read_bytes()
     path.write_bytes(content.replace(b"y", b"\xfd"))
     return path
-
-
-def wrong_inside(path: Path) -> Path:
-    reshape = helper.make_node("Reshape", ["x", "to"], ["y"])
-    weights = {"to": np.array([1, 3 * SIDE * SIDE + 1])}
-    return graph(path, [reshape], {"y": ["b", None]}, weights=weights)
-
-
-INT32 = {"kind": TensorProto.INT32, "out_kind": TensorProto.INT32}
 
 
 @pytest.mark.parametrize(
@@ -230,31 +193,37 @@ INT32 = {"kind": TensorProto.INT32, "out_kind": TensorProto.INT32}
     [
         (lambda p: p, "no file "),
         (lambda p: p.write_bytes(b"\x89PNG\r\n\x1a\n junk") and p, "onnxruntime cannot open"),
-        (lambda p: node(p, "Evil", ["b", 3], domain="evil.lib"), "onnxruntime cannot open"),
+        (lambda p: written(p, "y = evil.lib.Evil(x)"), "onnxruntime cannot open"),
         (not_utf8, "m.onnx: 'utf-8' codec can't decode"),
         (
-            lambda p: node(p, "Add", ["b", 3, 4, 4], "xz", shape=["b", 3, 4, 4]),
-            "takes x tensor(float) ['b', 3, 4, 4], z tensor(float) ['b', 3, 4, 4], not one input",
+            lambda p: written(p, "y = Add(x, z)", "float[b,3] x, float[b,3] z"),
+            "takes x tensor(float) ['b', 3], z tensor(float) ['b', 3], not one input",
         ),
         (
-            lambda p: node(p, "Identity", ["b", 3], shape=["b", 3]),
+            lambda p: written(p, "y = Identity(x)", "float[b,3] x"),
             "takes x tensor(float) ['b', 3], not one",
         ),
-        (lambda p: means(p, **INT32), "takes x tensor(int32) ['b', 3, 20, 20], not one"),
         (
-            lambda p: means(p, shape=("b", 5, SIDE, SIDE)),
+            lambda p: written(p, MEANS, "int32[b,3,20,20] x", "int32[b,n] y"),
+            "takes x tensor(int32) ['b', 3, 20, 20], not one",
+        ),
+        (
+            lambda p: written(p, MEANS, "float[b,5,20,20] x"),
             "takes x tensor(float) ['b', 5, 20, 20], not one",
         ),
-        (lambda p: means(p, shape=("b", 3, "h", "w")), "any size: pass --encoder-size PIXELS"),
+        (lambda p: written(p, MEANS, "float[b,3,h,w] x"), "any size: pass --encoder-size PIXELS"),
         (
-            lambda p: node(p, "Shape", [4], out_kind=TensorProto.INT64),
+            lambda p: written(p, "y = Shape(x)", gives="int64[4] y"),
             "has the outputs y tensor(int64): name the one with the features, of a float type",
         ),
         (
-            lambda p: means(p, (1, 2, 3), outputs={"y": ["b"]}),
+            lambda p: written(p, MEANS.replace("2, 3", "1, 2, 3"), gives="float[b] y"),
             "its output 'y' has the shape (1,) for 1 images, not (images, features)",
         ),
-        (wrong_inside, "cannot be run on images (1, 3, 20, 20) ("),
+        (
+            lambda p: written(p, "to = Constant<value_ints=[1, 7]>() y = Reshape(x, to)"),
+            "cannot be run on images (1, 3, 20, 20) (",
+        ),
     ],
 )
 def test_an_unsuitable_file_gives_a_one_line_error(make, line, tmp_path, capsys):
@@ -266,7 +235,7 @@ def test_an_unsuitable_file_gives_a_one_line_error(make, line, tmp_path, capsys)
 
 
 def test_flags_that_contradict_the_file_or_another_encoder_give_a_one_line_error(tmp_path):
-    path = means(tmp_path / "m.onnx")
+    path = written(tmp_path / "m.onnx")
     for options, line in [
         (OnnxOptions(encoder_mean=(0.5,)), "pass both --encoder-mean and --encoder-std"),
         (OnnxOptions(30), "takes images of 20 x 20 pixels, not 30: drop --encoder-size"),
@@ -312,8 +281,7 @@ def test_weights_elsewhere_are_not_read(location, outside):
     (outside.parent / "link").symlink_to(secret)
     model = onnx.load(str(outside), load_external_data=False)
     for tensor in model.graph.initializer:
-        for entry in tensor.external_data:
-            entry.value = location if entry.key == "location" else entry.value
+        tensor.external_data[0].value = location
     outside.write_bytes(model.SerializeToString())
     with pytest.raises(InputError, match="cannot read .* with its weights .*; put them beside it"):
         middle_of(f"onnx:{outside}")
@@ -369,38 +337,27 @@ def saved_model(path: Path, out: Path) -> Path:
     return out
 
 
-def maps(path: Path) -> Path:
-    return node(path, "Identity", ["b", 3, SIDE, SIDE])
+MADE = {
+    "as torch writes it": None,
+    "tokens": (TOKENS, "float[b,3,20,20] x", GIVES_TOKENS),
+    "maps": ("y = Identity(x)", "float[b,3,20,20] x", "float[b,3,20,20] y"),
+    "channels last": (MEANS_LAST, "float[b,20,20,3] x"),
+    "half precision": (MEANS, "float16[b,3,20,20] x", "float16[b,n] y"),
+    "axes as an attribute": ("y = ReduceMean<axes=[2, 3], keepdims=0>(x)", *USUAL, 11),
+    "a newer opset": (MEANS, *USUAL, 21),
+    "names as in the exported file": (
+        "label = Identity(images) probabilities = GlobalAveragePool(label) y = Flatten(probabilities)",
+        "float[b,3,20,20] images",
+    ),
+}
 
 
-def channels_last(path: Path) -> Path:
-    return means(path, (1, 2), ("b", SIDE, SIDE, 3))
-
-
-def half_precision(path: Path) -> Path:
-    return means(path, kind=TensorProto.FLOAT16, out_kind=TensorProto.FLOAT16)
-
-
-def old_operators(path: Path) -> Path:
-    """In opset 11 the axes were an attribute."""
-    mean = helper.make_node("ReduceMean", ["x"], ["y"], axes=[2, 3], keepdims=0)
-    return graph(path, [mean], {"y": ["b", 3]}, opset=11)
-
-
-def new_operators(path: Path) -> Path:
-    return means(path, opset=21)
-
-
-MAKERS = (None, tokens, maps, channels_last, half_precision, old_operators, new_operators)
-
-
-@pytest.mark.parametrize("make", MAKERS, ids=lambda make: make and make.__name__)
-def test_the_exported_file_holds_the_encoder_too(make, network, tmp_path):
-    path = make(tmp_path / "m.onnx") if make else network
+@pytest.mark.parametrize("made", MADE.values(), ids=MADE)
+def test_the_exported_file_holds_the_encoder_too(made, network, tmp_path):
+    path = written(tmp_path / "m.onnx", *made) if made else network
     model = saved_model(path, tmp_path / "model")
-    assert "3 classes, takes uint8 images (20 x 20 x 3), " in str(
-        export(model, tmp_path / "a.onnx")
-    )
+    said = str(export(model, tmp_path / "a.onnx"))
+    assert "3 classes, takes uint8 images (20 x 20 x 3), " in said
     encoder = load_encoder(model)
     classifier = PrototypeClassifier.load(model / "classifier.safetensors")
     session = onnxruntime.InferenceSession(str(tmp_path / "a.onnx"))
@@ -415,7 +372,7 @@ def test_the_exported_file_holds_the_encoder_too(make, network, tmp_path):
 
 
 def test_an_encoder_that_cannot_be_joined_gives_a_one_line_error(tmp_path):
-    one = saved_model(means(tmp_path / "one.onnx", shape=(1, 3, SIDE, SIDE)), tmp_path / "one")
+    one = saved_model(written(tmp_path / "one.onnx", MEANS, "float[1,3,20,20] x"), tmp_path / "one")
     with pytest.raises(InputError, match="takes 1 image.s. at once, .* and a dynamic batch"):
         export(one, tmp_path / "all.onnx")
     assert not (tmp_path / "all.onnx").exists()
