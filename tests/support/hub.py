@@ -147,12 +147,6 @@ def hub(asked: list[str]) -> Iterator[str]:
             files = held.get("/".join(parts[:2]))
             if files is None:
                 self.answer(404, b"", X_Error_Code="RepoNotFound", X_Error_Message="none")
-            elif is_api and parts[2:3] == ["tree"]:
-                rows = [
-                    {"type": "file", "path": name, "size": len(data), "oid": "0" * 40}
-                    for name, data in files.items()
-                ]
-                self.answer(200, json.dumps(rows).encode(), Content_Type="application/json")
             elif is_api:
                 about = {"id": "/".join(parts[:2]), "sha": REVISION, "tags": [], "private": False}
                 about |= {"siblings": [{"rfilename": name} for name in files]}

@@ -182,53 +182,58 @@ def test_of_several_outputs_the_pooled_one_or_the_one_that_is_named(tmp_path):
         middle_of(f"onnx:{both}")
 
 
-def not_utf8(path: Path) -> Path:
-    content = written(path, "y = GlobalAveragePool(x)", gives="float[b,3,1,1] y").read_bytes()
-    path.write_bytes(content.replace(b"y", b"\xfd"))
-    return path
+WRONG = {
+    "onnxruntime cannot open": ("y = evil.lib.Evil(x)",),
+    "takes x tensor(float) ['b', 3], z tensor(float) ['b', 3], not one input": (
+        "y = Add(x, z)",
+        "float[b,3] x, float[b,3] z",
+    ),
+    "takes x tensor(float) ['b', 3], not one": ("y = Identity(x)", "float[b,3] x"),
+    "takes x tensor(int32) ['b', 3, 20, 20], not one": (
+        MEANS,
+        "int32[b,3,20,20] x",
+        "int32[b,n] y",
+    ),
+    "takes x tensor(float) ['b', 5, 20, 20], not one": (MEANS, "float[b,5,20,20] x"),
+    "takes images of any size: pass --encoder-size PIXELS": (MEANS, "float[b,3,h,w] x"),
+    "outputs y tensor(int64): name the one with the features, of a float type, by": (
+        "y = Shape(x)",
+        USUAL[0],
+        "int64[4] y",
+    ),
+    "its output 'y' has the shape (1,) for 1 images, not (images, features)": (
+        MEANS.replace("2, 3", "1, 2, 3"),
+        USUAL[0],
+        "float[b] y",
+    ),
+    "cannot be run on images (1, 3, 20, 20) (": (
+        "to = Constant<value_ints=[1, 7]>() y = Reshape(x, to)",
+    ),
+}
+
+
+@pytest.mark.parametrize("line", WRONG)
+def test_an_unsuitable_file_gives_a_one_line_error(line, tmp_path):
+    path = written(tmp_path / "m.onnx", *WRONG[line])
+    with pytest.raises(InputError, match=re.escape(line)):
+        open_encoder(f"onnx:{path}")
 
 
 @pytest.mark.parametrize(
-    ("make", "line"),
+    ("content", "line"),
     [
-        (lambda p: p, "no file "),
-        (lambda p: p.write_bytes(b"\x89PNG\r\n\x1a\n junk") and p, "onnxruntime cannot open"),
-        (lambda p: written(p, "y = evil.lib.Evil(x)"), "onnxruntime cannot open"),
-        (not_utf8, "m.onnx: 'utf-8' codec can't decode"),
-        (
-            lambda p: written(p, "y = Add(x, z)", "float[b,3] x, float[b,3] z"),
-            "takes x tensor(float) ['b', 3], z tensor(float) ['b', 3], not one input",
-        ),
-        (
-            lambda p: written(p, "y = Identity(x)", "float[b,3] x"),
-            "takes x tensor(float) ['b', 3], not one",
-        ),
-        (
-            lambda p: written(p, MEANS, "int32[b,3,20,20] x", "int32[b,n] y"),
-            "takes x tensor(int32) ['b', 3, 20, 20], not one",
-        ),
-        (
-            lambda p: written(p, MEANS, "float[b,5,20,20] x"),
-            "takes x tensor(float) ['b', 5, 20, 20], not one",
-        ),
-        (lambda p: written(p, MEANS, "float[b,3,h,w] x"), "any size: pass --encoder-size PIXELS"),
-        (
-            lambda p: written(p, "y = Shape(x)", gives="int64[4] y"),
-            "has the outputs y tensor(int64): name the one with the features, of a float type",
-        ),
-        (
-            lambda p: written(p, MEANS.replace("2, 3", "1, 2, 3"), gives="float[b] y"),
-            "its output 'y' has the shape (1,) for 1 images, not (images, features)",
-        ),
-        (
-            lambda p: written(p, "to = Constant<value_ints=[1, 7]>() y = Reshape(x, to)"),
-            "cannot be run on images (1, 3, 20, 20) (",
-        ),
+        (None, "no file "),
+        (b"\x89PNG\r\n\x1a\n junk", "onnxruntime cannot open"),
+        (b"not utf-8", "m.onnx: 'utf-8' codec can't decode"),
     ],
 )
-def test_an_unsuitable_file_gives_a_one_line_error(make, line, tmp_path, capsys):
+def test_a_malformed_file_gives_a_one_line_error(content, line, tmp_path, capsys):
     labeled, pile = folders(tmp_path, shots=1, pile=1, strangers=0)
-    path = make(tmp_path / "m.onnx")
+    path = tmp_path / "m.onnx"
+    if content == b"not utf-8":
+        content = written(path).read_bytes().replace(b"y", b"\xfd")
+    if content is not None:
+        path.write_bytes(content)
     given = ["--labeled", labeled, "--unlabeled", pile, "--out", tmp_path / "out"]
     assert line in refusal(capsys, "classify", *given, "--encoder", f"onnx:{path}")
     assert not (tmp_path / "out").exists()
@@ -285,25 +290,6 @@ def test_weights_elsewhere_are_not_read(location, outside):
     outside.write_bytes(model.SerializeToString())
     with pytest.raises(InputError, match="cannot read .* with its weights .*; put them beside it"):
         middle_of(f"onnx:{outside}")
-
-
-def test_a_saved_encoder_is_the_same_one_and_needs_no_other_file(network, tmp_path):
-    own, folder = Path(shutil.copy(network, tmp_path / "mine.onnx")), tmp_path / "saved"
-    encoder, given = middle_of(f"onnx:{own}", OnnxOptions(encoder_crop=0.5)), images(4)
-    folder.mkdir()
-    save_encoder(encoder, folder)
-    own.unlink()
-    assert sorted(path.name for path in folder.iterdir()) == ["encoder.json", "encoder.onnx"]
-    assert str(tmp_path) not in (folder / "encoder.json").read_text()
-    path, loaded = folder / "encoder.json", load_encoder(folder)
-    assert (loaded.identity, loaded.prepare) == (encoder.identity, encoder.prepare)
-    assert np.array_equal(loaded.encode(given), encoder.encode(given))
-    path.write_text(path.read_text().replace("0.5", "0.25"))
-    with pytest.raises(InputError, match="is not the one of"):
-        load_encoder(folder)
-    (folder / "encoder.onnx").unlink()
-    with pytest.raises(InputError, match="no model in"):
-        load_encoder(folder)
 
 
 def test_classify_then_predict_from_the_saved_model_alone(network, tmp_path, capsys):
