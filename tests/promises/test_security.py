@@ -102,7 +102,7 @@ def test_a_journal_acts_only_below_the_pile(how, source, tmp_path):
     target = tmp_path / "out/sorted/cat/payload"
     target.parent.mkdir(parents=True)
     target.write_bytes(b"evil")
-    step = [source, "cat", "payload", hashlib.sha256(b"evil").hexdigest(), "sorted"]
+    step = [source, "cat/payload", hashlib.sha256(b"evil").hexdigest(), "sorted"]
     about = {"format": 3, "how": how, "pile": str(tmp_path / "pile")}
     (tmp_path / "out/undo.json").write_text(json.dumps({**about, "steps": [step]}) + "\n")
     before = everything(tmp_path)

@@ -243,7 +243,7 @@ def test_files_are_sorted_as_the_table_says_and_put_back(capsys, how, tmp_path):
     assert [p.exists() for p in before] == [how != "move"] * len(before)
     other = "copy" if how == "move" else "move"
     refused = refusal(capsys, "classify", *given, "--apply", other)
-    assert f"out holds a pile sorted by --apply {how}: pass that to sort it again, or" in refused
+    assert f"out holds a pile sorted by --apply {how}: pass that to go on, or" in refused
     done = {
         "move": "24 files moved back",
         "copy": "24 copies removed; your files stayed where they were",
@@ -262,12 +262,12 @@ def test_an_interrupted_sorting_is_completed_by_the_same_command_only(capsys, tm
     printed(capsys, *given, "--apply", "move")
     done = read_journal(Path("out"))
     write_journal(replace(done, steps=tuple(s._replace(state="todo") for s in done.steps)))
-    done.target(done.steps[0]).rename(done.steps[0].source)  # as if killed before the first one
+    done.steps[0].target.rename(done.steps[0].source)  # as if killed before the first one
     predicted = Path("out/predictions.csv").read_text()
     for other in ([], ["--apply", "copy"]):
         refused = refusal(capsys, *given, *other)
-        assert "an interrupted sorting is in out: run it with --apply move to complete" in refused
-        assert "or `semishot undo out`" in refused
+        assert "out holds an interrupted sorting by --apply move: pass that to go on" in refused
+        assert "or `semishot undo out` first" in refused
     said = printed(capsys, *given, "--apply", "move")
     assert "interrupted sorting to out/sorted is complete: 6 files moved; `semishot undo" in said
     assert (

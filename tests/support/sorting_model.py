@@ -250,8 +250,7 @@ class Sorter(RuleBasedStateMachine):
         sorting = read_journal(self.out)
         if sorting is not None:
             step = sorting.steps[pick % len(sorting.steps)]
-            target = sorting.target(step)
-            path = [target, step.source][where % 2]
+            path, target = step[where % 2], step.target
             with self.edit(f"plant a {kind}"):
                 if where % 3 and not path.is_dir():
                     path.unlink(missing_ok=True)
@@ -327,7 +326,7 @@ class Sorter(RuleBasedStateMachine):
     # What is promised
 
     def is_there(self, sorting: Sorting, step: SortStep) -> bool:
-        path = sorting.target(step)
+        path = step.target
         if sorting.how == "link":
             return path.is_symlink() and path.readlink() == step.source
         return path.is_file() and not path.is_symlink() and digest_of(path) == step.digest

@@ -7,7 +7,6 @@ import json
 import time
 from contextlib import suppress
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from semishot.errors import InputError
@@ -82,19 +81,18 @@ def _alone(request: ClassifyRequest) -> Classified:
     out, command = request.out, undo_command(request.out)
     half_sorted = f"some files are sorted: the same command sorts the others, `{command}` undoes it"
     before = read_journal(out)
+    if before is not None and request.apply not in (
+        before.how,
+        None if before.done else before.how,
+    ):
+        which = "a pile sorted" if before.done else "an interrupted sorting"
+        raise InputError(
+            f"{out} holds {which} by --apply {before.how}: pass that to go on, or `{command}` first (if that "
+            f"cannot finish, delete {out / JOURNAL})"
+        )
     if before is not None and not before.done:
-        if request.apply != before.how:
-            raise InputError(
-                f"an interrupted sorting is in {out}: run it with --apply {before.how} to complete it, "
-                f"or `{command}`"
-            )
         note_left(half_sorted)
         return Classified(out, outcome=complete(before))
-    if before is not None and request.apply not in (None, before.how):
-        raise InputError(
-            f"{out} holds a pile sorted by --apply {before.how}: pass that to sort it again, or "
-            f"`{command}` first (if that cannot finish, delete {out / JOURNAL})"
-        )
     check_out(out)
     try:
         done, planned = _learn(request)
@@ -139,14 +137,13 @@ def _learn(request: ClassifyRequest) -> tuple[Classified, Sorting | None]:
 def plan_pile(request: ClassifyRequest, fitted: "FittedPile") -> tuple[Sorting, list[str]]:
     """Where each file of the pile goes; and notes on those that stay. The target of a link is not moved."""
     assert request.apply is not None
-    notes, wanted = [], dict[Path, Wanted]()
+    notes, wanted = list[str](), list[Wanted]()
     for index, item in enumerate(fitted.rows.items):
-        source, path = item.source, item.path
-        if not item.of_pile or source is None or path is None or source in wanted:
+        if not item.of_pile or item.source is None or item.path is None:
             continue
-        if request.apply == "move" and item.home is None and is_linked(path, request.unlabeled):
-            notes.append(f"{path}: a link, or in a linked folder, left where it is")
+        if request.apply == "move" and not item.home and is_linked(item.path, request.unlabeled):
+            notes.append(f"{item.path}: a link, or in a linked folder, left where it is")
         else:
-            wanted[source] = Wanted(source, fitted.label_of(index), item.digest.hex())
-    planned, more = plan(request.out, request.apply, list(wanted.values()), request.unlabeled)
+            wanted.append(Wanted(item.source, fitted.label_of(index), item.digest.hex()))
+    planned, more = plan(request.out, request.apply, wanted, request.unlabeled)
     return planned, [*notes, *more]

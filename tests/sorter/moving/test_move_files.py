@@ -142,8 +142,8 @@ def test_what_has_changed_is_left_and_named(out):
     count, problems = undone(out)
     assert count == 0  # and what was not sorted is not undone
     assert problems == [
-        f"{pile}/c.jpg: {out}/sorted/dog/c.jpg is gone, or has changed since it was sorted",
         f"{pile}/b/x.jpg: {pile}/b/x.jpg exists and is another file",
+        f"{pile}/c.jpg: {out}/sorted/dog/c.jpg is gone, or has changed since it was sorted",
     ]
     assert (out / "sorted/dog/c.jpg").read_text() == "edited after it"
     assert (pile / "b/x.jpg").read_text() == "another one in the old place"
@@ -198,7 +198,7 @@ def test_a_folder_that_is_a_link_to_elsewhere_is_refused(how, out):
     (out / "sorted/cat").symlink_to(elsewhere)
     problems = sort(out, how).problems
     assert len(problems) == 2
-    assert f"{out}/sorted/cat is a link to elsewhere now" in problems[0]
+    assert f"{out}/sorted/cat, is a link to elsewhere now" in problems[0]
     assert not list(elsewhere.iterdir())
     assert sorted_names(out) == {"dog/c.jpg", "stranger/d.jpg"}
 
@@ -232,19 +232,6 @@ def test_a_pile_that_was_renamed_is_not_sorted_twice(how, out):
     assert undone(out) == (4, [])
 
 
-def test_another_pile_leaves_what_was_copied_of_a_pile_that_is_away(out):
-    sort(out, "copy")
-    away = (out.parent / "pile").rename(out.parent / "away")
-    other = out.parent / "other/e.jpg"
-    other.parent.mkdir()
-    other.write_text("e")
-    wanted = [Wanted(other, "cat", hashlib.sha256(b"e").hexdigest())]
-    complete(plan(out, "copy", wanted, other.parent)[0])
-    assert sorted_names(out) == TARGETS | {"cat/e.jpg"}
-    away.rename(out.parent / "pile")
-    assert undone(out) == (5, [])
-
-
 def test_undo_puts_files_into_the_folder_that_is_named_below(out):
     sort(out, "move")
     moved, elsewhere = out.rename(out.parent / "moved"), out.parent / "elsewhere"
@@ -267,7 +254,7 @@ def test_a_pile_that_leads_to_the_sorted_files_loses_none(out):
         assert target.read_bytes() == content
 
 
-STEP = ["a", "b", "c", "0" * 64, "sorted"]
+REST = ("0" * 64, "sorted")
 
 
 @pytest.mark.parametrize(
@@ -275,10 +262,11 @@ STEP = ["a", "b", "c", "0" * 64, "sorted"]
     [
         ({"format": 1}, "format: invalid enum value 1"),
         ({"how": "eat"}, "how: invalid enum value 'eat'"),
-        ({"steps": [["a", "b"]]}, "steps[0]: expected `array` of length 5"),
-        ({"steps": [["a", "b", "../../c", *STEP[3:]]]}, "'../../c' is no name of a file"),
-        ({"steps": [["../a", *STEP[1:]]]}, "'..' is no name of a file"),
-        ({"steps": [["a", "b", "c", "0", "sorted"]]}, "steps[0][3]"),
+        ({"steps": [["a", "b/c"]]}, "steps[0]: expected `array` of length 4"),
+        ({"steps": [["a", "b/../../c", *REST]]}, "'b/../../c' is not the name of a file"),
+        ({"steps": [["../a", "b/c", *REST]]}, "'../a' is not the name of a file"),
+        ({"steps": [["a", "/b/c", *REST]]}, "'/b/c' is not the name of a file"),
+        ({"steps": [["a", "b/c", "0", "sorted"]]}, "steps[0][2]"),
         ([], "expected `object`"),
     ],
 )

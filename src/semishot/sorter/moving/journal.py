@@ -26,9 +26,9 @@ class SortStep(NamedTuple):
     """One file of a sorting."""
 
     source: Path
-    """Absolute."""
-    folder: str
-    name: str
+    """In the pile; absolute."""
+    target: Path
+    """OUT/sorted/CLASS/NAME."""
     digest: str
     """SHA-256 of the content."""
     state: State = "todo"
@@ -48,27 +48,23 @@ class Sorting:
     def done(self) -> bool:
         return all(step.state == "sorted" for step in self.steps)
 
-    def target(self, step: SortStep) -> Path:
-        return self.out / SORTED / step.folder / step.name
-
     @cached_property
     def targets(self) -> dict[Path, Path]:
         """Where each file is when the sorting is complete -> its source."""
-        return {self.target(step): step.source for step in self.steps}
+        return {step.target: step.source for step in self.steps}
 
     def in_place(self, step: SortStep) -> bool:
         """Whether a file is where it was sorted to, unchanged; one that cannot be read is."""
-        target = self.target(step)
         try:
-            return is_placed(step.source, target, step.digest, self.how)
+            return is_placed(step.source, step.target, step.digest, self.how)
         except OSError:
-            return os.path.lexists(target)
+            return os.path.lexists(step.target)
 
     def moved_by_hand(self, step: SortStep) -> Path | None:
         """Where the user has put a sorted file: under its name in another folder of OUT/sorted."""
         with suppress(OSError):
             for folder in sorted((self.out / SORTED).iterdir()):
-                path = folder / step.name
+                path = folder / step.target.name
                 if path not in self.targets and is_placed(step.source, path, step.digest, self.how):
                     return path
         return None
@@ -78,12 +74,12 @@ Digest = Annotated[str, Meta(pattern="^[0-9a-f]{64}$")]
 
 
 class _Journal(Struct):
-    """The fields of `undo.json`. The source of a step is relative to the pile."""
+    """The fields of `undo.json`. A source is relative to the pile, a target to OUT/sorted."""
 
     format: Literal[3]
     how: How
     pile: str
-    steps: list[tuple[str, str, str, Digest, State]]
+    steps: list[tuple[str, str, Digest, State]]
 
 
 def write_journal(sorting: Sorting) -> None:
@@ -95,7 +91,11 @@ def write_journal(sorting: Sorting) -> None:
         return
     if not all(step.source.is_relative_to(pile) for step in steps):  # a table may name any file
         pile = Path(os.path.commonpath([step.source.parent for step in steps]))
-    rows = [(str(step.source.relative_to(pile)), *step[1:]) for step in steps]
+    top = sorting.out / SORTED
+    rows = [
+        (str(step.source.relative_to(pile)), str(step.target.relative_to(top)), *step[2:])
+        for step in steps
+    ]
     journal = {"format": 3, "how": sorting.how, "pile": str(pile), "steps": rows}
     write_whole(path, json.dumps(journal) + "\n")  # ASCII, for names that are not UTF-8
 
@@ -112,10 +112,9 @@ def read_journal(out: Path, below: Path | None = None) -> Sorting | None:
     """
     try:
         saved = from_json(_Journal, read_json(out / JOURNAL), JOURNAL)
-        for source, folder, name, *_ in saved.steps:
-            for part in (*(PurePath(source).parts or [""]), folder, name):
-                if part in ("", ".", "..") or {"/", os.sep, "\0"} & set(part):
-                    raise InputError(f"{part!r:.40} is no name of a file")
+        for path in (PurePath(name) for step in saved.steps for name in step[:2]):
+            if path.is_absolute() or not path.name or ".." in path.parts or "\0" in str(path):
+                raise InputError(f"{str(path)!r:.40} is not the name of a file in it")
     except (FileNotFoundError, NotADirectoryError):
         return None
     except InputError as error:
@@ -124,7 +123,8 @@ def read_journal(out: Path, below: Path | None = None) -> Sorting | None:
     if below is not None:
         pile, new = real_path(pile), real_path(below)
         pile = pile if pile.is_relative_to(new) else new
-    steps = (SortStep(pile / step[0], *step[1:]) for step in saved.steps)
+    top = out / SORTED
+    steps = (SortStep(pile / step[0], top / step[1], *step[2:]) for step in saved.steps)
     return Sorting(out, saved.how, pile, tuple(steps))
 
 

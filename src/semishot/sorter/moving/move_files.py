@@ -98,17 +98,15 @@ def plan(
     root = real_path(pile or out)
     before = read_journal(out) or Sorting(out, how, root, ())
     if pile and before.how == "copy" and not before.pile.exists():
-        renamed = read_journal(out, pile) or before
-        if any(is_file(s.source, s.digest, links=True) for s in renamed.steps):
-            before = renamed  # and not another pile
+        before = read_journal(out, pile) or before
     folders = class_folders(each.label for each in wanted)
     files = {(real_place(each.source), each.digest): each for each in wanted}
     steps, notes = list[SortStep](), list[str]()
     for step in track(before.steps, "looking at sorted files", len(before.steps)):
         state: State = "sorted"
-        key, target = (step.source, step.digest), before.target(step)
+        key = step.source, step.digest
         if before.in_place(step):
-            if key in files and step.folder == folders[files[key].label]:
+            if key in files and step.target.parent.name == folders[files[key].label]:
                 state = "todo"  # it counts, and loses a second name that a kill has left
                 del files[key]
             elif key in files or (how == "link" and not step.source.exists()):
@@ -117,33 +115,28 @@ def plan(
             notes.append(f"{now}: you moved it there, left where it is")
             files.pop(key, None)
         elif key not in files:
-            notes.append(f"{target}: gone or changed since it was sorted, left alone")
+            notes.append(f"{step.target}: gone or changed since it was sorted, left alone")
         else:
             continue  # it is sorted as a new one
         steps.append(step._replace(state=state))
-    leaving = {before.target(s): s.source for s in steps if s.state == "leaving"}
+    leaving = {step.target: step.source for step in steps if step.state == "leaving"}
+    taken = {folded(str(step.target)): 1 for step in steps if step.target not in leaving}
     to_come = set(leaving.values())
-    taken = {(s.folder, folded(s.name)): 1 for s in steps if s.state != "leaving"}
     for (source, digest), each in files.items():
         if how != "move" or source in to_come or os.path.lexists(source):
-            folder = folders[each.label]
-            name = _free_name(out / SORTED / folder, source.name, taken, leaving)
-            steps.append(SortStep(source, folder, name, digest))
+            target = out / SORTED / folders[each.label] / source.name
+            steps.append(SortStep(source, _free(target, taken, leaving), digest))
     return Sorting(out, how, root, tuple(steps)), notes
 
 
-def _free_name(
-    folder: Path, name: str, taken: dict[tuple[str, str], int], leaving: Collection[Path]
-) -> str:
-    """The name, or name~2 and so on. taken: how often a name was requested."""
-    path, chosen = Path(name), name
-    while (folder.name, folded(chosen)) in taken or (
-        folder / chosen not in leaving and os.path.lexists(folder / chosen)
-    ):
-        number = taken[folder.name, folded(name)] = taken.get((folder.name, folded(name)), 1) + 1
-        chosen = f"{path.stem}~{number}{path.suffix}"
-    taken.setdefault((folder.name, folded(chosen)), 1)
-    return chosen
+def _free(target: Path, taken: dict[str, int], leaving: Collection[Path]) -> Path:
+    """The path, or NAME~2 and so on. taken: how often a name was requested."""
+    free, asked = target, folded(str(target))
+    while folded(str(free)) in taken or (free not in leaving and os.path.lexists(free)):
+        number = taken[asked] = taken.get(asked, 1) + 1
+        free = target.with_name(f"{target.stem}~{number}{target.suffix}")
+    taken.setdefault(folded(str(free)), 1)
+    return free
 
 
 def complete(sorting: Sorting) -> Outcome:
@@ -176,7 +169,7 @@ def undo(out: Path, below: Path | None = None) -> Outcome:
         steps = sorting.steps[::-1]  # what is to leave may be where it was to go
         count, failed = _for_each(sorting, steps, "undone", _take_back)
         _keep(sorting, list(failed)[::-1])
-    return Outcome(sorting.how, count, list(failed.values()))
+    return Outcome(sorting.how, count, list(failed.values())[::-1])
 
 
 def _for_each(
@@ -205,29 +198,25 @@ def _for_each(
 
 def _check_links(sorting: Sorting, step: SortStep) -> None:
     """Refuse to work through a link that has come between a file and OUT, or the pile."""
-    home, folder = step.source.parent, sorting.target(step).parent
-    real = {folder: real_path(sorting.out) / SORTED / step.folder}
-    if sorting.how == "move":
-        real[home] = home
-    for path in real:
-        if real_path(path) != real[path]:
-            raise OSError(
-                f"{path} is a link to elsewhere now: restore the folder, or name the one where its files "
-                "belong, `semishot undo OUT --below FOLDER`"
-            )
+    home, folder = step.source.parent, step.target.parent
+    leads_away = folder.is_symlink() or folder.parent.is_symlink()
+    if leads_away or (sorting.how == "move" and real_path(home) != home):
+        raise OSError(
+            f"its folder, or {folder}, is a link to elsewhere now: restore it, or undo with --below FOLDER, "
+            "the one where files belong"
+        )
 
 
 def _sort_one(sorting: Sorting, step: SortStep) -> bool:
     """Do one step, or what is left of it."""
-    target = sorting.target(step)
-    target.parent.mkdir(parents=True, exist_ok=True)
-    place(step.source, target, step.digest, sorting.how)
+    step.target.parent.mkdir(parents=True, exist_ok=True)
+    place(step.source, step.target, step.digest, sorting.how)
     return True
 
 
 def _take_back(sorting: Sorting, step: SortStep) -> bool:
     """Move one file back, or remove one copy or link; False if there is nothing to do."""
-    how, source, target, digest = sorting.how, step.source, sorting.target(step), step.digest
+    how, (source, target, digest, _) = sorting.how, step
     remove_parts(source, target, digest)
     if is_placed(source, target, digest, how):
         if how == "move":
@@ -251,8 +240,6 @@ def _keep(sorting: Sorting, steps: Iterable[SortStep]) -> None:
     """Write a journal of these steps only, and remove folders that became empty."""
     sorted_now = tuple(step._replace(state="sorted") for step in steps)
     write_journal(replace(sorting, steps=sorted_now))
-    top = sorting.out / SORTED
-    if not top.is_symlink():
-        for folder in (*{sorting.target(step).parent for step in sorting.steps}, top):
-            with suppress(OSError):  # it holds other files, or does not exist
-                folder.rmdir()
+    for folder in (*{step.target.parent for step in sorting.steps}, sorting.out / SORTED):
+        with suppress(OSError):  # it holds other files, or does not exist
+            folder.rmdir()
