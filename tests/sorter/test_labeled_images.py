@@ -147,8 +147,14 @@ def test_labels_that_were_changed_are_neither_used_nor_overwritten(capsys, given
         ("path,label,label\na.png,cat,\n", "table.csv has two columns label: remove or rename"),
         ("path,label\npile/dots-0.png,\n", "no row of table.csv has a class: write some into"),
         ("path,label\na.png,stranger\nb.png,\n", "no row of table.csv has a class"),
-        ("path,label,decision\na.png,cat,accept\n", "predictions without the column correct"),
-        ("path,label,decision,correct\na.png,cat,accept,\n", "has no column nearest_class"),
+        (
+            "path,label,decision\na.png,cat,accept\n",
+            "has no column nearest_class and no column correct: its labels are guesses",
+        ),
+        (
+            "path,label,decision,correct\na.png,cat,accept,\n",
+            "has no column nearest_class: its labels",
+        ),
         ("path,label\na.png,-1\n", "a class is called -1, which elsewhere means unlabeled"),
         (
             "path:label\n",

@@ -38,10 +38,12 @@ MOST_THREADS, SPARE_THREADS = 16, 2
 
 @dataclass
 class Rows:
-    """Features (P, D) in a file, and what each row is: labeled ones first."""
+    """Images or rows of features, labeled ones first, and their features (P, D) in a file."""
 
     features: NDArray[np.float32]
     items: list[Item] = field(default_factory=list)
+    row_of: list[int] = field(default_factory=list)
+    """The row of `features` of each item: a copy in the pile shares that of the first, or labeled, one."""
     skipped: list[Skipped] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     """For the user."""
@@ -54,22 +56,28 @@ class Rows:
 
 
 def collect(sources: Iterable[tuple[Item, Any, Any]], features: int, scratch: Path) -> Rows:
-    """One row of float32 for each item, in the file `scratch`; those that are not finite are skipped.
+    """Items, labeled ones first, with float32 features in the file `scratch`; finite ones only.
 
     With each item comes where its features are: an array, or a cache, and an index or digest.
     """
     ordered = sorted(sources, key=lambda source: source[0].label is None)
     room = make_room(scratch, np.float32, (max(1, len(ordered)), features))
     rows, written = Rows(room), np.asarray(room)  # faster than the mapped array
+    known, count = dict[bytes, int](), 0
     for item, source, key in ordered:
-        with np.errstate(over="ignore"):
-            row = np.asarray(source[key], np.float32)
-        if np.isfinite(row).all():
-            written[len(rows.items)] = row
-            rows.items.append(item)
-        else:
-            rows.skipped.append(Skipped(item.shown, "its features are not all finite"))
-    rows.features = room[: len(rows.items)]
+        row = known.get(item.digest) if item.label is None else None
+        if row is None:
+            with np.errstate(over="ignore"):
+                written[count] = source[key]
+            if not np.isfinite(written[count]).all():
+                rows.skipped.append(Skipped(item.shown, "its features are not all finite"))
+                continue
+            row, count = count, count + 1
+            if item.digest:  # rows of features have none
+                known[item.digest] = row
+        rows.items.append(item)
+        rows.row_of.append(row)
+    rows.features = room[:count]
     return rows
 
 

@@ -6,13 +6,14 @@ Where we write them, bytes of a file name that are not UTF-8 are escaped: 0xe9 i
 import csv
 import os
 import re
-from collections.abc import Collection
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from semishot.errors import InputError, printable
 from semishot.sorter.listing import STRANGER, Item, Listing, Skipped, as_label
 from semishot.sorter.predictions import CORRECT, CORRECTED, DECISION, FORMULA, LABELED, NEAREST
+from semishot.system.files import real_path, real_place
 from semishot.system.tables import read_rows
 
 ESCAPE = re.compile(r"\\udc[89a-f][0-9a-f]")
@@ -55,26 +56,20 @@ def read_table(path: Path) -> LabelTable:
         raise InputError(f"cannot read {path} ({error}): it must be a CSV in UTF-8") from error
 
 
-def is_predictions(table: LabelTable) -> bool:
-    """Whether a table is a predictions.csv, whose labels are guesses, and not a table of labels."""
-    if DECISION in table.columns and CORRECT not in table.columns:
-        raise InputError(
-            f"{table.path} holds predictions without the column {CORRECT}: its labels are guesses; run "
-            f"classify again, and write the right class of an image into the column {CORRECT}"
-        )
-    return {DECISION, CORRECT} <= set(table.columns)
+def from_table(
+    table: LabelTable, pile: Listing | None = None, moved: Mapping[Path, Path] | None = None
+) -> Listing:
+    """Labeled images, then the others, with corrections; last what is only in the pile.
 
-
-def from_table(table: LabelTable) -> Listing:
-    """Labeled images, then the pile, with corrections; an empty label means unlabeled.
-
-    Paths are relative to the table; in predictions.csv, to the folder where `classify` runs. There, rows that
-    were corrected before have a label, and a guess that was changed is refused: corrections belong into the
-    column `correct`.
+    An empty label means unlabeled. Paths are relative to the table; in predictions.csv, to the folder where
+    `classify` runs. There, rows that were corrected before have a label, and a guess that was changed is
+    refused: corrections belong into the column `correct`. moved: as of `from_folders`.
     """
-    if predicted := is_predictions(table):
-        table.check(("path", "label", NEAREST), "run classify again")
+    predicted, moved = DECISION in table.columns, moved or {}
     table.check(("path", "label"), "its first line must be path,label")
+    if predicted:
+        do = "its labels are guesses; run classify again, and write the right ones into that column"
+        table.check((NEAREST, CORRECT), do)
     folder, listing = Path() if predicted else table.path.parent, Listing()
     for line, row in table.rows:
         if not row["path"] or "\0" in row["path"]:
@@ -82,30 +77,34 @@ def from_table(table: LabelTable) -> Listing:
             continue
         path, label = folder / written_path(row["path"], folder), label_in(row["label"])
         decision = row[DECISION] if predicted else LABELED
-        correct = label_in(row[CORRECT]) if predicted else ""
-        if correct:
+        if predicted and (correct := label_in(row[CORRECT])):
             listing.corrections[str(path)] = correct
         if decision not in (LABELED, CORRECTED):
             guess = STRANGER if decision == STRANGER else label_in(row[NEAREST])
             if label != guess and not correct:
-                shown = printable(row["path"])
                 raise InputError(
-                    f"{table.path}, line {line}: the label of {shown} was changed; leave it, and write the "
-                    f"right class into the column {CORRECT}"
+                    f"{table.path}, line {line}: the label of {printable(row['path'])} was changed; leave "
+                    f"it, and write the right class into the column {CORRECT}"
                 )
             label = ""
-        of_pile = decision != LABELED or not label
-        listing.items.append(Item(str(path), label or None, path, of_pile))
+        item = Item(str(path), label or None, path, decision != LABELED or not label)
+        if moved and (source := real_place(path)) in moved:
+            item = replace(item, path=moved[source], home=source)
+        listing.items.append(item)
     listing.items.sort(key=lambda item: item.of_pile)
+    if pile is not None:
+        # a labeled row of a table of labels may be of the pile, too, and is sorted with it
+        named = (item for item in listing.items if item.of_pile or predicted)
+        known = {real_path(Path(item.shown)) for item in named}
+        listing.items += [i for i in pile.items if real_path(Path(i.shown)) not in known]
+        listing.skipped += pile.skipped
     return listing
 
 
 def corrections_in(path: Path) -> dict[str, str]:
     """What the column `correct` of a predictions.csv says, by path; nothing if there is no such table."""
     table = read_table(path) if path.exists() else None
-    if table is None or not set(table.columns) >= USED:
-        return {}
-    return from_table(table).corrections
+    return from_table(table).corrections if table and set(table.columns) >= USED else {}
 
 
 def label_in(cell: str) -> str:

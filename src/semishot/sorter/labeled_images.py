@@ -1,7 +1,7 @@
 """The images that `classify` works on, their features, and the label of each, from --labeled and from
 OUT/labels.sqlite."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -16,7 +16,7 @@ from semishot.sorter.embedding_cache import EmbeddingCache
 from semishot.sorter.encoders.image_encoder import ImageEncoder
 from semishot.sorter.encoders.names import DEFAULT, open_encoder
 from semishot.sorter.feature_files import feature_rows
-from semishot.sorter.label_tables import corrections_in, from_table, is_predictions, read_table
+from semishot.sorter.label_tables import corrections_in, from_table, read_table
 from semishot.sorter.labels import DATABASE, SeenFile, open_store, status_of
 from semishot.sorter.listing import STRANGER, Item, Listing, as_label, check_pile, from_folders
 from semishot.sorter.moving.journal import moved_files
@@ -108,7 +108,7 @@ def list_images(request: ClassifyRequest) -> Listing:
     apart = [out, *([request.cache] if request.cache else [])]
     listing = from_folders(None if is_table or is_store else labeled, pile, apart, moved)
     if is_table:
-        listing = _from_csv(labeled, listing, moved)
+        listing = from_table(read_table(labeled), listing, moved)
     elif is_store and (request.labeled is not None or labeled.exists()):
         _add_answered(labeled, listing)
     labels = {item.label for item in listing.items} | {*listing.corrections.values()}
@@ -116,21 +116,6 @@ def list_images(request: ClassifyRequest) -> Listing:
         _check_answers(request)
     if not any(item.of_pile for item in listing.items):
         raise InputError(f"no images to sort in {unlabeled or labeled}")
-    return listing
-
-
-def _from_csv(path: Path, pile: Listing, moved: Mapping[Path, Path]) -> Listing:
-    """The images of a table, or of predictions.csv, and those of the pile that it does not name."""
-    table = read_table(path)
-    listing, predicted = from_table(table), is_predictions(table)
-    for index, item in enumerate(listing.items):
-        if item.source is not None and item.source in moved:
-            listing.items[index] = replace(item, path=moved[item.source], home=item.source)
-    # a labeled row of a table may be of the pile, too, and is sorted with it
-    named = (item for item in listing.items if item.of_pile or predicted)
-    known = {real_path(item.home or item.path) for item in named if item.path}
-    listing.items += [i for i in pile.items if i.path and real_path(i.home or i.path) not in known]
-    listing.skipped += pile.skipped
     return listing
 
 

@@ -1,11 +1,9 @@
 """A classifier fitted to labeled images and a pile: predictions, known copies, what to label next."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import NDArray
 
 from semishot.estimator.answers import Answer
 from semishot.estimator.fitted_model import FittedModel, fit_default
@@ -18,7 +16,6 @@ from semishot.sorter.predictions import Prediction, predictions_of
 
 ASKED = 10
 """How many images the user is asked to label next."""
-BLOCK = 4096
 
 
 @dataclass(frozen=True)
@@ -74,23 +71,15 @@ def fit_pile(rows: Rows, reject: float | str) -> FittedPile:
 
     Each image of the pile counts once: a copy, of another or of a labeled image, takes the answer of that.
     """
-    items, kept, fitted_as = rows.items, list[int](), list[int]()
+    items = rows.items
     first = sum(item.label is not None for item in items)  # the labeled rows come first
-    row_of = dict[bytes, int]()
-    for index, item in enumerate(items):
-        row = row_of.get(item.digest, len(kept)) if index >= first else len(kept)
-        if row == len(kept):
-            kept.append(index)
-        if item.digest:  # rows of features have none
-            row_of[item.digest] = row
-        fitted_as.append(row)
-    rows.features = _keep_rows(rows.features, kept)
-    numbers = {None: UNLABELED, STRANGER: NAMED_STRANGER}
-    labels = np.array([numbers.get(items[p].label, items[p].label) for p in kept], object)
+    labels, fitted_as = np.full(len(rows.features), UNLABELED, object), rows.row_of[first:]
+    given = (item.label for item in items[:first])
+    labels[:first] = [NAMED_STRANGER if label == STRANGER else label for label in given]
     classifier, answers = fit_default(rows.features, labels, reject, rows.names)
     index_of = {str(name): index for index, name in enumerate(classifier.classes)}
-    said = answers.take(fitted_as[first:])
-    for index, row in enumerate(fitted_as[first:]):
+    said = answers.take(fitted_as)
+    for index, row in enumerate(fitted_as):
         if row < first and items[row].label == STRANGER:
             said.log_odds[index] = np.inf
         elif row < first:
@@ -98,12 +87,4 @@ def fit_pile(rows: Rows, reject: float | str) -> FittedPile:
             said.classes[index] /= 2  # the second most probable class stays the second
             said.classes[index, index_of[str(items[row].label)]] = 1.0
     predictions = predictions_of(classifier, said, items[first:])
-    return FittedPile(rows, classifier, answers, predictions, fitted_as[first:])
-
-
-def _keep_rows(features: NDArray[np.float32], kept: Sequence[int]) -> NDArray[np.float32]:
-    """These rows of a file, in order, moved to its beginning: a copy might not fit into memory."""
-    for start in range(0, len(kept) if len(kept) < len(features) else 0, BLOCK):
-        block = list(kept[start : start + BLOCK])
-        features[start : start + len(block)] = features[block]
-    return features[: len(kept)]
+    return FittedPile(rows, classifier, answers, predictions, fitted_as)

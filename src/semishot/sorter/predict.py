@@ -65,7 +65,7 @@ def predict(request: PredictRequest) -> tuple[list[Prediction], list[Skipped]]:
             if rows.skipped:
                 why = f"({rows.skipped[0].shown}: {rows.skipped[0].reason})"
             raise InputError(f"no image to predict {why}")
-        answers = classifier.predict(rows.features)
+        answers = classifier.predict(rows.features).take(rows.row_of)
         return predictions_of(classifier, answers, rows.items), rows.skipped
 
 
