@@ -51,8 +51,7 @@ def test_an_answer_says_whether_the_decision_was_right(store):
 def test_the_audit_is_the_same_after_a_kill(store, tmp_path):
     store.add(audit_event(dict.fromkeys(range(3, 60), 1)))
     with closing(open_store(tmp_path)) as again:
-        assert list(to_look_at(again.state)) == list(to_look_at(store.state))
-        assert again.state.audit == store.state.audit
+        assert to_look_at(again.state) == to_look_at(store.state) != sorted(to_look_at(store.state))
 
 
 def test_a_class_that_is_merged_or_deleted_ends_the_audit_and_an_empty_one_does_not(store):
@@ -63,11 +62,8 @@ def test_a_class_that_is_merged_or_deleted_ends_the_audit_and_an_empty_one_does_
     store.add(MergeClass(2, 1))
     assert store.state.audit is None
     assert audit_result(store.state, {3: 1}) is None
-
-
-def test_there_must_be_something_to_audit(store):
     with pytest.raises(ConflictError, match="every image has an answer"):
-        store.add(audit_event({1: 1, 2: 2}))
+        store.add(audit_event({1: 1, 2: 1}))
 
 
 def test_at_most_1_of_20_certificates_is_ever_false_whatever_is_corrected_and_decided_anew():
@@ -84,7 +80,7 @@ def test_at_most_1_of_20_certificates_is_ever_false_whatever_is_corrected_and_de
         seed = int(rng.integers(1, 2**31))
         msgspec.structs.replace(audit_event(now), seed=seed).apply(state)
         false = False
-        while (left := [*to_look_at(state)]) and not false:
+        while (left := to_look_at(state)) and not false:
             asked = left[0] if rng.random() < 0.7 else int(rng.choice(left))
             answer(truth[asked], asked).apply(state)
             if rng.random() < 0.1:
@@ -100,7 +96,7 @@ def test_at_most_1_of_20_certificates_is_ever_false_whatever_is_corrected_and_de
 def test_what_changed_counts_as_wrong_and_what_was_corrected_as_right(store):
     decisions = dict.fromkeys(range(3, 103), 1)
     store.add(audit_event(decisions))
-    order = list(to_look_at(store.state))
+    order = to_look_at(store.state)
     store.add(answer(1, *order[:29]))
     store.add(answer(2, order[29]))
     result = audit_result(store.state, decisions)
@@ -115,7 +111,7 @@ def test_what_changed_counts_as_wrong_and_what_was_corrected_as_right(store):
 def test_classes_and_strangers_have_bounds_of_their_own_if_enough_were_looked_at(store):
     decisions = {image: 1 if image < 90 else 0 if image < 120 else 2 for image in range(3, 124)}
     store.add(audit_event(decisions))
-    order = list(to_look_at(store.state))
+    order = to_look_at(store.state)
     for image in order[:60]:
         store.add(answer(decisions[image], image))
     kinds = audit_result(store.state, decisions).kinds
@@ -128,7 +124,7 @@ def test_classes_and_strangers_have_bounds_of_their_own_if_enough_were_looked_at
 def test_beyond_the_sample_answers_count_but_are_no_sample(store):
     decisions = dict.fromkeys(range(3, 23), 1)
     store.add(audit_event(decisions))
-    order = list(to_look_at(store.state))
+    order = to_look_at(store.state)
     store.add(answer(1, *order[1:]))
     result = audit_result(store.state, decisions)
     assert (result.looked_at, result.right_at_least) == (0, 19)
@@ -139,14 +135,13 @@ def test_beyond_the_sample_answers_count_but_are_no_sample(store):
 # The command
 
 
-def rows_of(path: str) -> list[dict[str, str]]:
-    with Path(path).open(encoding="utf-8", newline="") as file:
+def asked() -> list[dict[str, str]]:
+    with Path("out/audit.csv").open(encoding="utf-8", newline="") as file:
         return list(csv.DictReader(file))
 
 
 def fill(answers: dict[str, str]) -> None:
-    rows = rows_of("out/audit.csv")
-    lines = [f"{r['path']},{r['label']},{answers.get(r['path'], '')}" for r in rows]
+    lines = [f"{row['path']},{row['label']},{answers.get(row['path'], '')}" for row in asked()]
     Path("out/audit.csv").write_text("\n".join(["path,label,correct", *lines]), encoding="utf-8")
 
 
@@ -155,31 +150,27 @@ def test_a_pile_is_audited_by_a_table(tmp_path, monkeypatch, capsys):
     folders(tmp_path)
     classified(capsys, "labeled", "pile")
     assert "Nothing has been looked at yet" in printed(capsys, "audit", "out", "--images", 20)
-    asked = rows_of("out/audit.csv")
-    assert len(asked) == 20
-    kinds = {row["path"]: Path(row["path"]).name.split("-")[0] for row in asked}
-    names = {path: "stranger" if kind == "dots" else kind for path, kind in kinds.items()}
-    right = {r["path"]: r["label"] == names[r["path"]] for r in asked}
-    words = {path: "right" if right[path] else names[path] for path in kinds}
-    fill({row["path"]: words[row["path"]] for row in asked[:12]})
+    decided = {row["path"]: row["label"] for row in asked()}
+    paths = list(decided)
+    names = {path: Path(path).name.split("-")[0].replace("dots", "stranger") for path in paths}
+    wrong = sum(decided[path] != names[path] for path in paths[:12])
+    fill({p: "right" if decided[p] == names[p] else names[p] for p in paths[:12]})
     found = json.loads(printed(capsys, "audit", "out", "--images", 20, "--json"))
-    wrong = sum(not right[row["path"]] for row in asked[:12])
     least = 24 - (most_wrong(24, 12, wrong) - wrong)
     assert (found["looked_at"], found["wrong"], found["right_at_least"]) == (12, wrong, least)
-    assert [row[0] for row in found["to_look_at"]] == [row["path"] for row in asked[12:]]
+    assert [row[0] for row in found["to_look_at"]] == paths[12:20]
     stored = json.loads(Path("out/result.json").read_text())
-    assert stored["audit"]["right_at_least"] == least
-    assert stored["pile"] == 24
+    assert (stored["audit"]["right_at_least"], stored["pile"]) == (least, 24)
 
-    fill({asked[12]["path"]: "wrong"})
+    fill({paths[12]: "wrong"})
     said = printed(capsys, "audit", "out", "--images", 20)
     assert f"13 images looked at, {wrong + 1} wrong" in said
-    fill({asked[13]["path"]: "crcle"})
+    fill({paths[13]: "crcle"})
     said = refusal(capsys, "audit", "out")
     assert "write right, wrong, stranger or the name of a class" in said
     said = printed(capsys, "audit", "out", "--again", "--images", 5)
     assert "Nothing has been looked at yet" in said
-    assert len(rows_of("out/audit.csv")) == 5
+    assert len(asked()) == 5
 
 
 def test_an_audit_needs_a_sorted_pile_of_images(tmp_path, monkeypatch, capsys):

@@ -16,25 +16,15 @@ from semishot.sorter.listing import Item
 from support.commands import printed, refusal
 from support.own_images import draw, folders, save
 
-DETECTED = {"info": {"detector": "md_v5a"}, "detection_categories": {"1": "animal", "2": "person"}}
 
-
-def detected(path, boxes, **more):
+def detected(path, boxes):
     """A detector's file; of each image a person, a faint animal and the surest one."""
-    images = [
-        {
-            "file": file,
-            "max_detection_conf": 0.9,
-            "detections": [
-                {"category": "2", "conf": 0.99, "bbox": [0, 0, 0.1, 0.1]},
-                {"category": "1", "conf": 0.3, "bbox": [0, 0, 0.2, 0.2]},
-                {"category": "1", "conf": 0.8, "bbox": box},
-            ],
-        }
-        for file, box in boxes.items()
-    ]
-    images.append({"file": "broken.jpg", "failure": "unreadable", "detections": None})
-    path.write_text(json.dumps(DETECTED | {"images": images} | more))
+    person, faint = {"category": "2", "conf": 0.99, "bbox": [0, 0, 0.1, 0.1]}, [0, 0, 0.2, 0.2]
+    images = [{"file": "broken.jpg", "failure": "unreadable", "detections": None}]
+    for file, box in boxes.items():
+        animals = [{"category": "1", "conf": c, "bbox": b} for c, b in ((0.3, faint), (0.8, box))]
+        images.append({"file": file, "detections": [person, *animals]})
+    path.write_text(json.dumps({"info": {"detector": "md_v5a"}, "images": images}))
     return path
 
 
