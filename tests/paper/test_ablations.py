@@ -8,7 +8,7 @@ from semishot.errors import InputError
 from semishot.paper import ablations, reproduce
 from semishot.paper import published as paper
 from semishot.paper.requests import AblationRequest, TableRequest
-from semishot.report.other_tables import cell_of
+from semishot.report.paper_tables import changed_from
 from semishot.training.requests import Where
 from support.presets import shorten
 
@@ -52,10 +52,10 @@ def test_every_variant_and_the_cells_they_depart_from_are_measured(records):
 
 
 def test_a_variant_changes_what_it_says_and_nothing_else(records):
-    base = {cell_of(r): r for r in records if not r["variant"]}
+    base = {changed_from(r): r for r in records if not r["variant"]}
     for each in records:
         if each["variant"]:
-            own = base[cell_of(each)]
+            own = base[changed_from(each)]
             changed = {k for k in ("options", "recipe", "train") if each[k] != own[k]}
             assert len(changed) == 1, each["variant"]
     by_name = {r["variant"]: r for r in records}

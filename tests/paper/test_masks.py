@@ -15,7 +15,7 @@ from semishot.paper import masks, presets
 from semishot.paper import published as paper
 from semishot.paper.reproduce import Site
 from semishot.paper.requests import MasksRequest
-from semishot.report import figures
+from semishot.report import mask_values
 from semishot.report.render import as_markdown
 from semishot.training.config import Member, Recipe
 from semishot.training.evaluation import open_fleet
@@ -124,7 +124,7 @@ def test_every_run_is_measured_on_its_own_episodes(fleet, tiny_root):
     histogram = found[-1]["mask_histogram"]
     assert sum(histogram["distractors"]) == 5 * 4 * 2
     assert sum(histogram["others"]) == 5 * 3 * 2
-    rows = figures.masks_grid(found).rows
+    rows = mask_values.masks_grid(found).rows
     assert [tuple(row[1:3]) for row in rows] == [
         ("Masked Soft k-Means", "mask"),
         ("Soft k-Means + Cluster", "distractor cluster's probability"),
@@ -138,18 +138,18 @@ def test_every_run_is_measured_on_its_own_episodes(fleet, tiny_root):
 def test_runs_of_other_settings_are_no_further_splits():
     kinds = [{}, {"updates": 7}, {"updates": 7, "recipe": {"filters": 4}}]
     found = [mask_record(**kind, split_seed=seed) for kind in kinds for seed in (0, 1)]
-    (first, *_), (second, *_), (third, *_) = rows = figures.masks_grid(found).rows
+    (first, *_), (second, *_), (third, *_) = rows = mask_values.masks_grid(found).rows
     assert [row[3] for row in rows] == [2, 2, 2]
     assert first == "ren2018, 20,000 updates"
     assert second.startswith("ren2018, 7 updates")
     assert "filters 4" in third
-    assert [row[0] for row in figures.masks_grid(found[:2]).rows] == ["ren2018"]
-    section = figures.masks_section(found[:2])
-    assert section.commands[0].endswith("--preset ren2018 --splits 2")
-    assert figures.masks_section(found[2:4]).commands[0].endswith("--splits 2 --updates 7")
+    assert [row[0] for row in mask_values.masks_grid(found[:2]).rows] == ["ren2018"]
+    section = mask_values.masks_section(found[:2])
+    assert section.commands[0].endswith("--dataset omniglot --splits 2")
+    assert mask_values.masks_section(found[2:4]).commands[0].endswith("--splits 2 --updates 7")
     assert section.finding.startswith("Over 2 runs of ren2018, ")
     assert section.charts[0].title == "Mask values, 2 runs of ren2018"
-    both = figures.masks_section(found[:3]).charts[0].title
+    both = mask_values.masks_section(found[:3]).charts[0].title
     assert "2 runs of ren2018, 20,000 updates and 1 run of ren2018, 7 updates" in both
 
 
@@ -168,7 +168,7 @@ def test_figure_masks_by_command_draws_prints_and_publishes(
     published = json.loads(text)
     assert len(published) == 6
     assert {r["kind"] for r in published} == {"masks"}
-    section = as_markdown(figures.masks_section(published))
+    section = as_markdown(mask_values.masks_section(published))
     assert "| ren2018 | Masked Soft k-Means | mask | 2 |" in section
 
 

@@ -53,14 +53,14 @@ def test_any_method_is_a_row_after_those_of_the_paper(tiny_pool, tmp_path):
     assert {r["model"] for r in records} == {"supervised", "oslo", "label_propagation"}
     assert all(r["train"]["distractors"] == r["distractors"] for r in records)
     table = published.TABLES["table1"]
-    text = render.as_text(paper_tables.table_section("table1", table, records))
+    text = render.as_text(paper_tables.table_section(table, records))
     rows = [line for line in text.splitlines() if line.startswith(("Supervised", "OSLO", "Label"))]
     assert [row.split("  ")[0] for row in rows] == 2 * ["Supervised", "OSLO", "Label Propagation"]
-    (command,) = paper_tables.table_section("table1", table, records).commands
+    (command,) = paper_tables.table_section(table, records).commands
     assert command.endswith("--models supervised oslo label_propagation")
     tables, _, others = tables_and_figures({"a": records})
     assert not others
-    assert [len(each.records) for each in tables] == [len(records)]
+    assert [len(each) for _, each in tables] == [len(records)]
     at_test = [{**r, "trained_as": "soft_kmeans"} for r in records if r["model"] == "oslo"]
     tables, _, others = tables_and_figures({"a": at_test})
     assert len(others) == len(at_test)
@@ -74,7 +74,7 @@ def test_two_settings_of_a_method_are_two_rows_and_what_was_not_asked_for_is_non
     plain = table1(tiny_pool, runs, "oslo")
     more = table1(tiny_pool, runs, "supervised", "oslo", options={"steps": "3"})
     assert {json.dumps(r["options"]) for r in more if r["model"] == "oslo"} == {'{"steps": 3}'}
-    section = paper_tables.table_section("table1", published.TABLES["table1"], plain + more)
+    section = paper_tables.table_section(published.TABLES["table1"], plain + more)
     rows = [row[0] for row in section.grids[0].rows]
     assert rows == ["Supervised", "OSLO", "OSLO, steps 3"]
     assert [c.partition(" --models ")[2] for c in section.commands] == [
@@ -142,7 +142,7 @@ def test_a_method_of_the_users_is_a_row_in_a_fleet_of_its_own(own, tiny_pool, tm
         for path in (tmp_path / "runs").rglob("config.json")
     ]
     assert all(len(models) == 1 for models in begun)
-    text = render.as_text(paper_tables.table_section("table1", published.TABLES["table1"], records))
+    text = render.as_text(paper_tables.table_section(published.TABLES["table1"], records))
     assert f"Halved ({own})" in text
     forget(own)  # the paper's rows are found again without that code
     assert len(table1(tiny_pool, tmp_path / "runs", "masked_soft_kmeans")) == 4

@@ -13,9 +13,13 @@ from semishot.errors import InputError
 from semishot.paper import published as paper
 from semishot.report import paper_tables
 from semishot.report import results_page as results
-from semishot.report.figures import curves_section, masks_section
-from semishot.report.other_tables import ablations_grid, ablations_section
-from semishot.report.paper_tables import table5_section
+from semishot.report.mask_values import masks_section
+from semishot.report.paper_tables import (
+    ablations_grid,
+    ablations_section,
+    curves_section,
+    table5_section,
+)
 from semishot.report.render import shown
 from semishot.training.config import Recipe
 from semishot.training.records import publish, read_records
@@ -76,7 +80,7 @@ def test_differences_are_taken_split_by_split():
     error = (sum((g - average) ** 2 for g in gaps) / 2) ** 0.5 / 3**0.5
     half = 4.302653 * error  # Student's t with two degrees of freedom
     assert difference.value == pytest.approx(average)
-    assert difference.t == pytest.approx(average / error)
+    assert difference.ratio == pytest.approx(average / error)
     assert mean.value == pytest.approx(100 * np.mean(other))
     interval = f"{average - half:+.2f} to {average + half:+.2f}"
     assert shown(difference) == f"{average:+.2f} ({interval}, t {average / error:+.1f})"
@@ -92,7 +96,7 @@ def test_differences_are_taken_split_by_split():
     own = np.std(other, ddof=1) * 100 / 3**0.5
     theirs = 0.08 * (10 / 9) ** 0.5  # the paper's 97.30 ± 0.08, with ddof = 1
     assert from_paper.value == pytest.approx(100 * np.mean(other) - 97.30)
-    assert from_paper.z == round(from_paper.value / math.hypot(own, theirs), 1)
+    assert from_paper.ratio == round(from_paper.value / math.hypot(own, theirs), 1)
 
 
 def test_ablations_say_what_only_asked_for_and_ask_for_it_again():
@@ -147,7 +151,7 @@ def table1(**changes) -> list[dict]:
 @pytest.mark.parametrize(
     ("make", "records", "command"),
     [
-        (lambda r: paper_tables.table_section("table1", TABLE1, r), table1(), "table1"),
+        (lambda r: paper_tables.table_section(TABLE1, r), table1(), "table1"),
         (curves_section, table1(), "figure-unlabeled"),
         (table5_section, [baseline()], "table5"),
         (masks_section, [masks()], "figure-masks"),
@@ -229,8 +233,8 @@ def test_the_sentences_on_what_agrees_are_those_of_the_files():
     table, counts = paper.TABLES["table1"], []  # that agree, are above, are below
     for file in ("table1-ren2018-cubic-warped.json", "table1-ren2018.json"):
         ours = read_records(REPOSITORY / "results" / "omniglot" / file)
-        scores = [paper_tables.z_scores(table, ours, 1, m) for m in (5, 10)]
-        counts += map(paper_tables.verdicts, scores)
+        grids = [paper_tables.table_grid(table, ours, 1, m) for m in (5, 10)]
+        counts += [paper_tables.verdicts(paper_tables.differences(grid)) for grid in grids]
     assert counts == [(8, 0, 2), (4, 6, 0), (0, 8, 2), (1, 9, 0)]
     page = (REPOSITORY / "docs" / "paper_results.md").read_text(encoding="utf-8")
     text = " ".join(page.split())

@@ -1,15 +1,17 @@
 """Tables from records: means, the standard error over splits, the paper's layout, sentences."""
 
 import re
+from itertools import product
 from typing import Any
 
 import pytest
 
 from semishot.paper import published as paper
 from semishot.report import paper_tables as tables
-from semishot.report.figures import curves_grid, curves_section, masks_charts
+from semishot.report.mask_values import masks_charts
 from semishot.report.other_tables import records_as_text
-from semishot.report.render import as_text, shown, tone
+from semishot.report.paper_tables import curves_section
+from semishot.report.render import as_text, shown
 from semishot.report.tables import measured
 from support.records import masks, record
 
@@ -47,7 +49,7 @@ def all_records() -> list[dict[str, Any]]:
 
 
 def table_text(records: list[dict[str, Any]]) -> str:
-    return as_text(tables.table_section("table1", TABLE1, records))
+    return as_text(tables.table_section(TABLE1, records))
 
 
 def mean_and_error(values: list[float]) -> tuple[float, float]:
@@ -85,7 +87,7 @@ def test_beside_the_paper_stand_its_number_and_the_difference():
     assert grid.header[2:4] == grid.header[5:7] == ["paper", "difference"]
     for model, row in zip(paper.MODELS, grid.rows, strict=True):
         for h, (ours, theirs, difference) in zip((0, 5), (row[1:4], row[4:7]), strict=True):
-            published = TABLE1.cells[model, 1, h]
+            published = paper.CELLS["omniglot", model, 1, h]
             assert (theirs.value, theirs.error) == (published.mean, published.error)
             assert difference.value == pytest.approx(ours.value - published.mean)
             assert difference.form == "difference"
@@ -106,7 +108,7 @@ def test_the_overview_counts_the_cells_of_all_shots():
         for h in (0, 5)
         for seed in range(SPLITS)
     ]
-    summary = tables.table_section("table2", table, records).summary
+    summary = tables.table_section(table, records).summary
     assert shown(summary[3]) == "4 (of 20)"
     assert sum(summary[4:]) == 4
 
@@ -114,15 +116,14 @@ def test_the_overview_counts_the_cells_of_all_shots():
 def test_the_command_of_a_table_that_lacks_classes_says_so():
     table = paper.TABLES["table3"]
     some = [run("soft_kmeans", 0, 20, 0, 0.5) | {"dataset": "tiered-imagenet"}]
-    assert "--partial" not in tables.table_section("table3", table, some).commands[0]
-    section = tables.table_section("table3", table, [r | {"preparation": "partial"} for r in some])
+    assert "--partial" not in tables.table_section(table, some).commands[0]
+    section = tables.table_section(table, [r | {"preparation": "partial"} for r in some])
     assert section.commands[0].endswith(" --partial")
     assert "cannot be compared with the paper's" in section.finding
 
 
 def test_a_figure_has_a_row_for_each_model_and_column_and_a_column_for_each_m():
-    table = paper.table("figure-unlabeled", "omniglot")
-    grid = curves_grid(table, all_records(), 1)
+    (grid,) = curves_section(all_records()).grids
     assert grid.header == ["model", "M = 0", "M = 1", "M = 2", "M = 5", "M = 10"]
     assert len(grid.rows) == 2 * len(paper.MODELS)
     keys = [(m, h) for m in paper.MODELS for h in (0, 5)]
@@ -166,16 +167,17 @@ def test_the_charts_of_masks_have_the_shares_of_each_kind_and_how_well_each_scor
 def test_the_papers_numbers_stand_beside_omniglot_only():
     others = [r | {"dataset": "glyphs"} for r in all_records()]
     assert tables.table_grid(TABLE1, others, 1, 5).header.count("paper") == 0
-    section = tables.table_section("table1", TABLE1, others)
+    section = tables.table_section(TABLE1, others)
     assert section.title.startswith("The five models (glyphs, 5-way)")
     assert section.summary == []
-    assert section.finding == ""
+    assert "agree" not in section.grids[0].caption
 
 
 def scores(m: int) -> dict[tuple[str, int], float]:
     """z of every cell: both errors with ddof = 1, the paper's is over 10 splits with ddof = 0."""
     found = {}
-    for (model, _, h), theirs in TABLE1.cells.items():
+    for model, h in product(paper.MODELS, (0, 5)):
+        theirs = paper.CELLS["omniglot", model, 1, h]
         column = 0 if model == "supervised" else h
         mean, error = mean_and_error([accuracy(model, column, m, s) for s in range(SPLITS)])
         both = ((100 * error) ** 2 + theirs.error**2 * 10 / 9) ** 0.5
@@ -185,21 +187,19 @@ def scores(m: int) -> dict[tuple[str, int], float]:
 
 def near_the_paper(model: str, h: int, off: float) -> list[dict[str, Any]]:
     """Three splits around a number that is this far from the paper's."""
-    mean = TABLE1.cells[model, 1, h].mean + off
+    mean = paper.CELLS["omniglot", model, 1, h].mean + off
     return [run(model, h, 5, s, (mean + 0.1 * (s - 1)) / 100) for s in range(SPLITS)]
 
 
 def test_a_table_of_the_paper_says_how_it_compares_and_how_to_run_it_again():
-    section = tables.table_section("table1", TABLE1, all_records())
-    said = [
-        f"1-shot, M = {m}: 0 of 10 cells agree, 0 above, 10 below "
-        f"(z {min(scores(m).values()):+.1f} to {max(scores(m).values()):+.1f})"
-        for m in (5, 10)
-    ]
-    assert section.finding == "; ".join(said) + "."
+    section = tables.table_section(TABLE1, all_records())
+    for m, grid in zip((5, 10), section.grids, strict=True):
+        ends = f"(z {min(scores(m).values()):+.1f} to {max(scores(m).values()):+.1f})"
+        said = f"3 splits; 0 of 10 cells agree, 0 above, 10 below {ends}"
+        assert grid.caption == f"1-shot, M = {m} unlabeled images per class, {said}"
     words = ["Table 1, omniglot", "ren2018", "20,000", "10 (of 10)", "0", "0", "10"]
     assert [shown(cell) for cell in section.summary] == words
-    again = "semishot reproduce table1 --dataset omniglot --preset ren2018 --splits 3"
+    again = "semishot reproduce table1 --dataset omniglot --splits 3"
     assert section.commands == [again]
 
 
@@ -210,13 +210,13 @@ def test_a_cell_agrees_within_two_errors_and_is_above_or_below_beyond():
         *near_the_paper("soft_kmeans", 0, 0.4),
         *near_the_paper("soft_kmeans", 5, -0.4),
     ]
-    section = tables.table_section("table1", TABLE1, records)
-    assert section.finding.startswith("1-shot, M = 5: 2 of 4 cells agree, 1 above, 1 below")
+    section = tables.table_section(TABLE1, records)
+    assert "; 2 of 4 cells agree, 1 above, 1 below" in section.grids[0].caption
     (_, _, _, gap, *_), (*_, up, _, _, down) = section.grids[0].rows
-    assert (shown(gap), tone(gap)) == ("+0.20 (z +1.8)", "")
-    assert (tone(up), tone(down)) == ("above", "below")
-    alone = tables.table_section("table1", TABLE1, [records[0]])
-    assert alone.finding == ""
+    assert (shown(gap), gap.tone) == ("+0.20 (z +1.8)", "")
+    assert (up.tone, down.tone) == ("above", "below")
+    alone = tables.table_section(TABLE1, [records[0]])
+    assert "agree" not in alone.grids[0].caption
     assert shown(alone.grids[0].rows[0][3]) == "+0.10"
 
 

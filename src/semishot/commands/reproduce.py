@@ -39,9 +39,8 @@ def demo(
     records = reproduce.table("table1", request, where, tensorboard=tensorboard)
     table = published.table("table1", datasets.EMBEDDED)
     shown = [record for record in records if record["unlabeled"] == 5]
-    hand_out(
-        paper_tables.table_section("table1", table, shown), records, where, Output(None, as_json)
-    )
+    section = paper_tables.table_section(table, shown)
+    hand_out(section, records, where, Output(None, as_json))
 
 
 def table_command(name: str, title: str) -> Callable[..., None]:
@@ -54,15 +53,15 @@ def table_command(name: str, title: str) -> Callable[..., None]:
         output: Flags[TrainingOutput],
     ) -> None:
         from semishot.paper import published, reproduce
-        from semishot.report import figures, paper_tables
+        from semishot.report import paper_tables
 
         dataset = request.dataset or published.dataset_of(name)
         table = published.table(name, dataset)
         records = reproduce.table(name, request, where, workers, output.tensorboard)
         if name in published.TABLES:
-            section = paper_tables.table_section(name, table, records)
+            section = paper_tables.table_section(table, records)
         else:
-            section = figures.curves_section(records)
+            section = paper_tables.curves_section(records)
         file = f"{dataset}/{name}-{request.preset}{_suffix(records, request.updates)}.json"
         hand_out(section, records, where, output, file)
 
@@ -88,15 +87,15 @@ def figure_masks(
 ) -> None:
     """Draw the mask values of distractors and others, and print how well they separate (Figure 7)."""
     from semishot.paper import masks
-    from semishot.report import figures, render
+    from semishot.report import mask_values, render
     from semishot.training.records import publish
 
     records = masks.figure_masks(request, where)
-    render.write_figure(figures.masks_charts(records), out)
+    render.write_figure(mask_values.masks_charts(records), out)
     updates = None if request.model else request.updates
     file = f"{records[0]['dataset']}/figure-masks{_suffix(records, updates)}.json"
     publish(records, where.runs / file)  # the report reads it
-    hand_out(figures.masks_section(records), records, where, output, file)
+    hand_out(mask_values.masks_section(records), records, where, output, file)
 
 
 def ablations(
@@ -107,12 +106,12 @@ def ablations(
 ) -> None:
     """Train and test what happens when one thing is changed at a time."""
     from semishot.paper import ablations
-    from semishot.report import other_tables
+    from semishot.report import paper_tables
 
     records = ablations.ablations(request, where, workers, output.tensorboard)
     only = "".join(f"-{word}" for word in re.findall(r"\w+", request.only.replace("'", "")))
     file = f"{request.dataset}/ablations{only}{_suffix(records)}.json"
-    hand_out(other_tables.ablations_section(records), records, where, output, file)
+    hand_out(paper_tables.ablations_section(records), records, where, output, file)
 
 
 def hand_out(

@@ -109,7 +109,7 @@ def cell_of(dataset: str, variant: Variant, column: int) -> PlannedCell:
     recipe = recipe.with_updates(UPDATES.get(variant.preset, recipe.updates))
     train = chosen.episode(chosen.train.shot, column, refines=variant.model != SUPERVISED)
     train = replace(train, **variant.train)
-    test = next(iter(published.table_of(dataset)[1].tests.values()))
+    test = next(iter(published.table_of(dataset).tests.values()))
     tests = [PlannedTest(replace(test, distractors=column))]
     own = variant.preset, recipe, train, variant.model, variant.options, tests
     return PlannedCell(*own, variant=variant.name)

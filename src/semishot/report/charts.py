@@ -1,8 +1,9 @@
-"""Charts as data, the learning curves of a run, and the numbers and paths that chart.svg draws."""
+"""Charts as data, with the numbers and paths that chart.svg draws, and the learning curves of a run."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import repeat
 from math import ceil, floor, log10
 from pathlib import Path
 
@@ -40,8 +41,17 @@ class Line:
     marked: bool = True
 
 
+WIDTH, PLOT_HEIGHT, LEGEND_LINE = 440, 310, 20
+SHORT = 29
+"""Letters of a label that leaves room for another one beside it."""
+LEFT, RIGHT, TOP, BOTTOM = 54, 428, 30, 264
+"""Positions in the units of the drawing, in which text is 13 high."""
+
+
 @dataclass(frozen=True)
 class Chart:
+    """Lines over one axis; its properties and methods are the numbers and paths of the drawing."""
+
     title: str
     x_label: str
     y_label: str
@@ -50,6 +60,92 @@ class Chart:
     filled: bool = False
     x_names: Sequence[str] = ()
     """What stands at x = 1, 2, ..., instead of numbers."""
+
+    @property
+    def height(self) -> int:
+        return PLOT_HEIGHT + LEGEND_LINE * ceil(len(self.lines) / self.in_a_row)
+
+    @property
+    def in_a_row(self) -> int:
+        """Entries of the legend: two if they are short."""
+        return 2 if all(len(line.label) < SHORT for line in self.lines) else 1
+
+    @property
+    def legend(self) -> list[tuple[Line, int, int]]:
+        """Each line with the position of its entry."""
+        places = [divmod(index, self.in_a_row) for index in range(len(self.lines))]
+        at = [(220 * column, PLOT_HEIGHT + LEGEND_LINE * row) for row, column in places]
+        return [(line, x, y) for line, (x, y) in zip(self.lines, at, strict=True)]
+
+    @cached_property
+    def x_range(self) -> tuple[float, float]:
+        if self.x_names:
+            return 0.5, len(self.x_names) + 0.5
+        values = [x for line in self.lines for x, _ in line.points]
+        return min(values), max(max(values), min(values) + 1e-9)
+
+    @cached_property
+    def y_range(self) -> tuple[float, float]:
+        """The range between ticks that contains everything drawn, error bars included."""
+        ends = [
+            (y, error)
+            for line in self.lines
+            for (_, y), error in zip(line.points, line.errors or repeat(0.0), strict=False)
+        ]
+        low = 0.0 if self.from_zero else min(y - error for y, error in ends)
+        high = max(max(y + error for y, error in ends), low + 1e-9)
+        step = tick_step(low, high)
+        return floor(low / step) * step, ceil(high / step) * step
+
+    @property
+    def x_ticks(self) -> list[tuple[float, str]]:
+        named = [(float(x), name) for x, name in enumerate(self.x_names, 1)]
+        return [(self.across(x), label) for x, label in named or ticks(*self.x_range)]
+
+    @property
+    def y_ticks(self) -> list[tuple[float, str]]:
+        return [(self.down(y), label) for y, label in ticks(*self.y_range)]
+
+    def across(self, x: float) -> float:
+        low, high = self.x_range
+        return round(LEFT + (RIGHT - LEFT) * (x - low) / (high - low), 1)
+
+    def down(self, y: float) -> float:
+        low, high = self.y_range
+        return round(BOTTOM - (BOTTOM - TOP) * (y - low) / (high - low), 1)
+
+    def path(self, line: Line) -> str:
+        return "M" + "L".join(f"{self.across(x)} {self.down(y)}" for x, y in line.points)
+
+    def area(self, line: Line) -> str:
+        """The line and the area under it."""
+        first, last = line.points[0][0], line.points[-1][0]
+        return f"{self.path(line)}L{self.across(last)} {BOTTOM}L{self.across(first)} {BOTTOM}z"
+
+    def marks(self, line: Line) -> str:
+        at = (f"M{self.across(x)} {self.down(y)}" for x, y in line.points)
+        return "".join(place + MARKS[line.look] for place in at)
+
+    def bars(self, line: Line) -> str:
+        return "".join(
+            f"M{self.across(x) - 4} {self.down(y + end)}h8m-4 0V{self.down(y)}"
+            for (x, y), error in zip(line.points, line.errors, strict=True)
+            for end in (-error, error)
+        )
+
+
+def tick_step(low: float, high: float) -> float:
+    """1, 2 or 5 times a power of ten, so that about five fit."""
+    rough = (high - low) / 5
+    power = 10.0 ** floor(log10(rough))
+    return power * next(step for step in (1, 2, 5, 10) if step * power >= rough * 0.999)
+
+
+def ticks(low: float, high: float) -> list[tuple[float, str]]:
+    step = tick_step(low, high)
+    decimals = max(0, -floor(log10(step)))
+    indices = range(ceil(low / step - 1e-6), floor(high / step + 1e-6) + 1)
+    return [(index * step, f"{index * step:,.{decimals}f}") for index in indices]
 
 
 def steps(heights: Sequence[float]) -> list[tuple[float, float]]:
@@ -79,104 +175,3 @@ def learning_curves(folder: Path) -> Chart | None:
     episode = f"{s.way}-way {s.shot}-shot, M = {s.unlabeled}, H = {s.distractors}"
     title = f"{config.dataset}, preset {config.preset}, {episode}"
     return Chart(title, "updates", "training loss", lines, from_zero=True)
-
-
-# Drawing
-
-WIDTH, PLOT_HEIGHT, LEGEND_LINE = 440, 310, 20
-SHORT = 29
-"""Letters of a label that leaves room for another one beside it."""
-LEFT, RIGHT, TOP, BOTTOM = 54, 428, 30, 264
-"""Positions in the units of the drawing, in which text is 13 high."""
-
-
-@dataclass(frozen=True)
-class Drawing:
-    """A chart with its title and legend, as numbers and paths."""
-
-    chart: Chart
-
-    @property
-    def height(self) -> int:
-        return PLOT_HEIGHT + LEGEND_LINE * ceil(len(self.chart.lines) / self.in_a_row)
-
-    @property
-    def in_a_row(self) -> int:
-        """Entries of the legend: two if they are short."""
-        return 2 if all(len(line.label) < SHORT for line in self.chart.lines) else 1
-
-    @property
-    def legend(self) -> list[tuple[Line, int, int]]:
-        """Each line with the position of its entry."""
-        places = [divmod(i, self.in_a_row) for i in range(len(self.chart.lines))]
-        at = [(220 * column, PLOT_HEIGHT + LEGEND_LINE * row) for row, column in places]
-        return [(line, x, y) for line, (x, y) in zip(self.chart.lines, at, strict=True)]
-
-    @cached_property
-    def x_range(self) -> tuple[float, float]:
-        if self.chart.x_names:
-            return 0.5, len(self.chart.x_names) + 0.5
-        values = [x for line in self.chart.lines for x, _ in line.points]
-        return min(values), max(max(values), min(values) + 1e-9)
-
-    @cached_property
-    def y_range(self) -> tuple[float, float]:
-        """The range between ticks that contains everything drawn, error bars included."""
-        ends = [(y, 0.0) for line in self.chart.lines for _, y in line.points]
-        for line in self.chart.lines:
-            ends += [(y, e) for (_, y), e in zip(line.points, line.errors, strict=False)]
-        low = 0.0 if self.chart.from_zero else min(y - e for y, e in ends)
-        high = max(max(y + e for y, e in ends), low + 1e-9)
-        step = tick_step(low, high)
-        return floor(low / step) * step, ceil(high / step) * step
-
-    @property
-    def x_ticks(self) -> list[tuple[float, str]]:
-        named = [(float(x), name) for x, name in enumerate(self.chart.x_names, 1)]
-        return [(self.across(x), label) for x, label in named or ticks(*self.x_range)]
-
-    @property
-    def y_ticks(self) -> list[tuple[float, str]]:
-        return [(self.down(y), label) for y, label in ticks(*self.y_range)]
-
-    def across(self, x: float) -> float:
-        low, high = self.x_range
-        return round(LEFT + (RIGHT - LEFT) * (x - low) / (high - low), 1)
-
-    def down(self, y: float) -> float:
-        low, high = self.y_range
-        return round(BOTTOM - (BOTTOM - TOP) * (y - low) / (high - low), 1)
-
-    def path(self, line: Line) -> str:
-        return "M" + "L".join(f"{self.across(x)} {self.down(y)}" for x, y in line.points)
-
-    def area(self, line: Line) -> str:
-        """The line and the area under it."""
-        first, last = line.points[0][0], line.points[-1][0]
-        return f"{self.path(line)}L{self.across(last)} {BOTTOM}L{self.across(first)} {BOTTOM}z"
-
-    def marks(self, line: Line) -> str:
-        return "".join(
-            f"M{self.across(x)} {self.down(y)}{MARKS[line.look]}" for x, y in line.points
-        )
-
-    def bars(self, line: Line) -> str:
-        return "".join(
-            f"M{self.across(x) - 4} {self.down(y + end)}h8m-4 0V{self.down(y)}"
-            for (x, y), error in zip(line.points, line.errors, strict=True)
-            for end in (-error, error)
-        )
-
-
-def tick_step(low: float, high: float) -> float:
-    """1, 2 or 5 times a power of ten, so that about five fit."""
-    rough = (high - low) / 5
-    power = 10.0 ** floor(log10(rough))
-    return power * next(step for step in (1, 2, 5, 10) if step * power >= rough * 0.999)
-
-
-def ticks(low: float, high: float) -> list[tuple[float, str]]:
-    step = tick_step(low, high)
-    decimals = max(0, -floor(log10(step)))
-    indices = range(ceil(low / step - 1e-6), floor(high / step + 1e-6) + 1)
-    return [(index * step, f"{index * step:,.{decimals}f}") for index in indices]

@@ -1,26 +1,37 @@
-"""Tables 1 to 3 and 5: records -> cells beside the paper's, as a section or as JSON."""
+"""Tables 1 to 3 and 5, accuracy over unlabeled images, ablations: records -> sections, beside the paper's."""
 
 import json
-from collections.abc import Iterable, Sequence
-from itertools import product
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from itertools import pairwise, product
+from operator import itemgetter
+from typing import cast, get_args
 
-from semishot.paper import presets
-from semishot.paper import published as paper
-from semishot.paper.requests import Table5Request
-from semishot.report.provenance import about_images, section_of, split_seeds
+from semishot.paper import presets, published
+from semishot.paper.requests import AblationRequest, Features, Table5Request, TableRequest
+from semishot.report.charts import Chart
+from semishot.report.provenance import (
+    about_images,
+    again,
+    section_of,
+    split_seeds,
+    unusual_updates,
+)
 from semishot.report.tables import (
-    AGREES,
     Grid,
     GridCell,
-    Measured,
     Number,
     Section,
     beside,
+    grid_of,
+    grouped,
+    line_of,
     measured,
-    row_of,
+    paired,
 )
 from semishot.training.config import SUPERVISED
-from semishot.training.records import BaselineRecord, Record
+from semishot.training.records import AblationRecord, BaselineRecord, Record
 from semishot.training.run_folder import PARTIAL
 
 NOT_THE_TABLE = (
@@ -30,101 +41,136 @@ REPRODUCTIONS = ("ren2018", "ren2018-text")
 """Presets with the paper's recipe. A preset does not choose images: `data prepare` does."""
 OVERVIEW = ["table", "preset", "updates", "cells measured", "agree", "above", "below"]
 COLUMNS = {0: "no distractors", 5: "w/ distractors"}
-Cells = dict[tuple[str, int], Measured | None]
-"""By model and number of distractor classes."""
 
 
-def cells(records: Sequence[Record], shot: int, unlabeled: int) -> Cells:
-    """What was measured at this shot and M."""
-
-    def is_of(record: Record, model: str, distractors: int) -> bool:
-        own = row_of(record), record["shot"], record["unlabeled"], record["distractors"]
-        return own == (model, shot, unlabeled, distractors)
-
-    return {
-        # the supervised model ignores unlabeled images: both columns show one number
-        (model, h): measured(r for r in records if is_of(r, model, h * (model != SUPERVISED)))
-        for model in rows_of(records)
-        for h in paper.DISTRACTORS
-    }
+def in_both_columns(records: Iterable[Record]) -> list[Record]:
+    """Records in the order of the rows. The supervised model ignores unlabeled images: it has one number for
+    both columns."""
+    own = [*records]
+    for r in records:
+        if r["model"] == SUPERVISED:
+            own += [cast(Record, {**r, "distractors": h}) for h in published.DISTRACTORS[1:]]
+    rows = published.rows(map(published.row_of, own))
+    return sorted(own, key=lambda r: (rows.index(published.row_of(r)), r["distractors"]))
 
 
-def rows_of(records: Iterable[Record]) -> list[str]:
-    """What was measured: the models of the paper, then any others and those with options."""
-    own = [row_of(record) for record in records]
-    return [row for row in paper.rows(own) if row in own]
+def title_of(record: Record) -> str:
+    return published.title(published.row_of(record))
 
 
-def parts_of(table: paper.PaperTable, records: Sequence[Record]) -> list[tuple[int, int]]:
+# Tables 1 to 3
+
+
+def parts_of(table: published.PaperTable, records: Sequence[Record]) -> list[tuple[int, int]]:
     """The (shot, M) of a table at which something was measured."""
     known = {(r["shot"], r["unlabeled"]) for r in records}
-    return [(shot, m) for shot in table.shots for m in table.tests if (shot, m) in known]
+    return [part for part in product(table.shots, table.tests) if part in known]
 
 
-def is_beside_paper(table: paper.PaperTable, records: Sequence[Record]) -> bool:
+def is_beside_paper(table: published.PaperTable, record: Record) -> bool:
     """Whether the paper's numbers are of this data set, with all its classes."""
-    first = records[0]
-    return first["dataset"] == table.dataset and first.get("preparation") != PARTIAL
+    return record["dataset"] == table.dataset and record.get("preparation") != PARTIAL
 
 
 def table_grid(
-    table: paper.PaperTable, records: Sequence[Record], shot: int, unlabeled: int
+    table: published.PaperTable, records: Sequence[Record], shot: int, unlabeled: int
 ) -> Grid:
     """One shot and M; beside the paper's numbers where the data set is the paper's."""
-    beside_paper, own = is_beside_paper(table, records), cells(records, shot, unlabeled)
-    most = max(ours.splits for ours in own.values() if ours)
-    header = ["model"]
-    for h in paper.DISTRACTORS:
-        header += [COLUMNS[h], *(["paper", "difference"] if beside_paper else [])]
-    rows = []
-    for model in dict.fromkeys(model for (model, _), ours in own.items() if ours):
-        row: list[GridCell] = [paper.title(model)]
-        for h in paper.DISTRACTORS:
-            ours = own[model, h]
-            row.append(ours.number(most) if ours else None)
-            row += beside(ours, table.cells.get((model, shot, h))) if beside_paper else []
-        rows.append(row)
+    chosen = [r for r in records if (r["shot"], r["unlabeled"]) == (shot, unlabeled)]
+    most = max(Counter((published.row_of(r), r["distractors"]) for r in chosen).values())
+    more = ["paper", "difference"] if is_beside_paper(table, records[0]) else []
+
+    def cells(row: list[Record], h: int, own: list[Record]) -> list[GridCell]:
+        ours, theirs = measured(own), published.cell_of(row[0], distractors=h)
+        return [ours.number(most) if ours else None, *(beside(ours, theirs) if more else [])]
+
+    both = in_both_columns(chosen)
+    grid = grid_of(both, {"model": title_of}, "distractors", COLUMNS, more, cells)
     caption = f"{shot}-shot, M = {unlabeled} unlabeled images per class, {most} splits"
-    return Grid(caption, header, rows)
+    return replace(grid, caption=caption + agreement(grid))
 
 
-def table_section(name: str, table: paper.PaperTable, records: Sequence[Record]) -> Section:
+def table_section(table: published.PaperTable, records: Sequence[Record]) -> Section:
     """A table, a grid for each shot and M at test."""
-    dataset, preset, updates = records[0]["dataset"], records[0]["preset"], records[0]["updates"]
-    beside_paper = is_beside_paper(table, records)
-    others = set(rows_of(records)) - set(paper.MODELS)
-    title = table.title if beside_paper else "The five models" + (" and others" if others else "")
+    first, is_the_papers = records[0], is_beside_paper(table, records[0])
+    dataset, preset = first["dataset"], first["preset"]
+    grids = [table_grid(table, records, *part) for part in parts_of(table, records)]
+    others = {r["model"] for r in records} - set(published.MODELS)
+    title = table.title if is_the_papers else "The five models" + " and others" * bool(others)
     about = presets.preset(preset, dataset).about
-    parts, prepared = parts_of(table, records), records[0].get("preparation")
-    note = f"{about[0].upper()}{about[1:]}. "
-    finding = NOT_THE_TABLE if prepared == PARTIAL else ""
-    first, *more = ([name, *table_flags(table, own)] for own in by_options(records))
+    images = about_images(records) if preset in REPRODUCTIONS else ""
     return section_of(
         records,
-        f"{title} ({dataset}, 5-way), preset `{preset}`, {updates:,} updates",
-        [table_grid(table, records, *part) for part in parts],
-        first,
-        (note + (about_images(records) if preset in REPRODUCTIONS else "")).strip(),
-        agreement(table, records) if beside_paper else finding,
-        summary=summary(table, records) if beside_paper else [],
-        more=more,
+        f"{title} ({dataset}, 5-way), preset `{preset}`, {first['updates']:,} updates",
+        grids,
+        table_commands(table, records),
+        f"{about[0].upper()}{about[1:]}. {images}".strip(),
+        NOT_THE_TABLE if first.get("preparation") == PARTIAL else "",
+        summary=summary(table, records, grids) if is_the_papers else [],
     )
 
 
-def summary(table: paper.PaperTable, records: Sequence[Record]) -> list[GridCell]:
+def table_commands(table: published.PaperTable, records: Sequence[Record]) -> list[str]:
+    """The command of each set of options: one has the same for all its methods."""
+    commands = []
+    for own in grouped(records, lambda r: json.dumps(r["options"])).values():
+        first, models = own[0], list(dict.fromkeys(r["model"] for r in own))
+        shots = tuple(shot for shot in table.shots if shot in {r["shot"] for r in own})
+        usual = presets.preset(first["preset"], first["dataset"]).models or published.MODELS
+        request = TableRequest(
+            *(first["dataset"], first["preset"], len(split_seeds(own))),
+            () if shots == table.shots else shots,
+            ()
+            if {*models} == {*usual}
+            else tuple(m for m in published.rows(models) if m in models),
+            first["options"],
+            unusual_updates(first),
+            partial=first.get("preparation") == PARTIAL,
+        )
+        commands.append(again(table.name, request))
+    return commands
+
+
+def summary(
+    table: published.PaperTable, records: Sequence[Record], grids: Sequence[Grid]
+) -> list[GridCell]:
     """The row of the overview: cells that the paper has too, at the first M."""
-    parts, first = parts_of(table, records), records[0]
-    at_first_m = [part for part in parts if part[1] == parts[0][1]]
-    scores = [z for part in at_first_m for z in z_scores(table, records, *part)]
-    all_cells = sum(not cell.source for cell in table.cells.values())
-    prepared = first.get("preparation")
+    first, prepared = records[0], records[0].get("preparation")
+    parts = parts_of(table, records)
+    at_first_m = [grid for (_, m), grid in zip(parts, grids, strict=True) if m == parts[0][1]]
+    gaps = [gap for grid in at_first_m for gap in differences(grid)]
+    every = sum(own[0] == table.dataset and own[1] in published.MODELS for own in published.CELLS)
     return [
         f"{table.title}, {first['dataset']}" + (f", {prepared}" if prepared else ""),
         first["preset"],
         Number(first["updates"], decimals=0),
-        Number(len(scores), decimals=0, note=f"of {all_cells}"),
-        *verdicts(scores),
+        Number(len(gaps), decimals=0, note=f"of {every}"),
+        *verdicts(gaps),
     ]
+
+
+def differences(grid: Grid) -> list[Number]:
+    """From the paper's cells, not from those of later papers."""
+    pairs = [pair for row in grid.rows for pair in pairwise(row)]
+    numbers = [(a, b) for a, b in pairs if isinstance(a, Number) and isinstance(b, Number)]
+    return [gap for theirs, gap in numbers if gap.form == "difference" and not theirs.note]
+
+
+def verdicts(gaps: Iterable[Number]) -> tuple[int, int, int]:
+    """How many cells agree with the paper's, |z| <= 2, and how many are above and below."""
+    tones = Counter(gap.tone for gap in gaps if gap.ratio is not None)
+    return tones[""], tones["above"], tones["below"]
+
+
+def agreement(grid: Grid) -> str:
+    """How many cells agree with the paper's, and the range of z."""
+    gaps = differences(grid)
+    scores = [gap.ratio for gap in gaps if gap.ratio is not None]
+    if not scores:
+        return ""
+    agree, above, below = verdicts(gaps)
+    ends = f"(z {min(scores):+.1f} to {max(scores):+.1f})"
+    return f"; {agree} of {len(scores)} cells agree, {above} above, {below} below {ends}"
 
 
 def overview(made: Iterable[Section]) -> Grid:
@@ -132,65 +178,43 @@ def overview(made: Iterable[Section]) -> Grid:
     return Grid(caption, OVERVIEW, [section.summary for section in made if section.summary])
 
 
-def z_scores(
-    table: paper.PaperTable, records: Sequence[Record], shot: int, unlabeled: int
-) -> list[float | None]:
-    """z of each cell measured at this shot and M that the paper has too."""
-    return [
-        ours.z(theirs)
-        for (model, h), ours in cells(records, shot, unlabeled).items()
-        if ours and (theirs := table.cells.get((model, shot, h))) and not theirs.source
-    ]
+# Accuracy over unlabeled images (Figures 4 and 6)
 
 
-def verdicts(scores: Sequence[float | None]) -> tuple[int, int, int]:
-    """How many cells agree with the paper's, |z| <= 2, and how many are above and below."""
-    known = [z for z in scores if z is not None]
-    above, below = sum(z > AGREES for z in known), sum(z < -AGREES for z in known)
-    return len(known) - above - below, above, below
+def curves_section(records: Sequence[Record]) -> Section:
+    """For each shot a grid, and for each of its columns a chart with a line for each model."""
+    first, grids, charts = records[0], list[Grid](), list[Chart]()
+    table = published.table(published.FIGURE_UNLABELED, first["dataset"])
+    for shot in sorted({r["shot"] for r in records}):
+        own = in_both_columns([r for r in records if r["shot"] == shot])
+        caption = f"{shot}-shot, by M unlabeled images per class"
+        both = curves_grid(table, own, lambda r: f"{title_of(r)}, {COLUMNS[r['distractors']]}")
+        grids.append(replace(both, caption=caption))
+        for h, name in COLUMNS.items():
+            column = curves_grid(table, [r for r in own if r["distractors"] == h], title_of)
+            lines = [
+                line_of(str(label), look, table.tests, numbers)
+                for look, (label, *numbers) in enumerate(column.rows)
+            ]
+            lines = [line for line in lines if len(line.points) > 1]
+            title, x_label = f"5-way {shot}-shot, {name}", "unlabeled images per class at test"
+            charts += [Chart(title, x_label, "accuracy (%)", lines)] if lines else []
+    title = f"{table.title}: {first['dataset']}, preset `{first['preset']}`"
+    title += f", {first['updates']:,} updates"
+    return section_of(records, title, grids, table_commands(table, records), charts=charts)
 
 
-def agreement(table: paper.PaperTable, records: Sequence[Record]) -> str:
-    """For each shot and M: how many cells agree with the paper's, and the range of z."""
-    sentences = []
-    for shot, m in parts_of(table, records):
-        if known := [z for z in z_scores(table, records, shot, m) if z is not None]:
-            agree, above, below = verdicts(known)
-            sentences.append(
-                f"{shot}-shot, M = {m}: {agree} of {len(known)} cells agree, {above} above, "
-                f"{below} below (z {min(known):+.1f} to {max(known):+.1f})"
-            )
-    return f"{'; '.join(sentences)}." if sentences else ""
+def curves_grid(
+    table: published.PaperTable, records: Sequence[Record], row: Callable[[Record], str]
+) -> Grid:
+    """Accuracy at each M, for each model and column measured."""
 
+    def cells(_: list[Record], m: int, own: list[Record]) -> list[GridCell]:
+        ours = measured(own)
+        return [ours.number() if ours else None]
 
-def by_options(records: Sequence[Record]) -> list[list[Record]]:
-    """The records that one command makes: one has the same options for all its methods."""
-    groups: dict[str, list[Record]] = {}
-    for record in records:
-        groups.setdefault(json.dumps(record["options"]), []).append(record)
-    return list(groups.values())
-
-
-def table_flags(table: paper.PaperTable, records: Sequence[Record]) -> list[str]:
-    """The flags that measure these records of a table, which may be incomplete."""
-    flags = ["--preset", records[0]["preset"], *splits_and_updates(records)]
-    shots, models = {r["shot"] for r in records}, {r["model"] for r in records}
-    if shots < set(table.shots):
-        flags += ["--shots", *(str(shot) for shot in table.shots if shot in shots)]
-    if models != set(paper.MODELS):
-        flags += ["--models", *(m for m in paper.rows(r["model"] for r in records) if m in models)]
-    if options := records[0]["options"]:
-        flags += ["--options", *(str(word) for pair in options.items() for word in pair)]
-    return flags + (["--partial"] if records[0].get("preparation") == PARTIAL else [])
-
-
-def splits_and_updates(records: Sequence[Record]) -> list[str]:
-    """The flags for both; the number of updates only if it is not the preset's."""
-    record, splits = records[0], len(split_seeds(records))
-    usual = presets.exists(record["preset"], record["dataset"]) and (
-        record["updates"] == presets.preset(record["preset"], record["dataset"]).recipe.updates
-    )
-    return ["--splits", str(splits), *([] if usual else ["--updates", str(record["updates"])])]
+    columns = {m: f"M = {m}" for m in table.tests}
+    return grid_of(records, {"model": row}, "unlabeled", columns, (), cells)
 
 
 # Table 5
@@ -209,65 +233,91 @@ TABLE5_NOTES = {
 
 def table5_section(records: Sequence[BaselineRecord]) -> Section:
     dataset, updates = records[0]["dataset"], max(r["updates"] for r in records)
-    shown = {
-        "",
-        *(r["features"] for r in records),
-        *(name for r in records for name in r["options"]),
-    }
+    seen, usual = {r["features"] for r in records}, Table5Request().features
+    bug, splits = any(r["options"] for r in records), len(split_seeds(records))
+    features = usual if seen == {*usual} else tuple(f for f in get_args(Features) if f in seen)
+    other = updates if updates not in (0, USUAL_UPDATES) else None
+    shown = {"", *seen, *(["scale_bug"] if bug else [])}
     notes = [about_images(records), *(text for of, text in TABLE5_NOTES.items() if of in shown)]
     trained = f", pre-trained for {updates:,} updates" if updates else ""
     return section_of(
         records,
         f"Table 5 ({dataset}, 5-way){trained}",
         [table5_grid(records)],
-        ["table5", *table5_flags(records)],
+        [again("table5", Table5Request(dataset, features, bug, splits, other))],
         " ".join(note for note in notes if note),
     )
 
 
-def table5_flags(records: Sequence[BaselineRecord]) -> list[str]:
-    """What is not the default of the command."""
-    usual, flags = Table5Request(), []
-    seen = {r["features"] for r in records}
-    if seen != set(usual.features):
-        flags += ["--features", *(features for features in paper.FEATURES if features in seen)]
-    if any(r["options"] for r in records):
-        flags.append("--with-scale-bug")
-    if (splits := len(split_seeds(records))) != usual.splits:
-        flags += ["--splits", str(splits)]
-    if (updates := max(r["updates"] for r in records)) not in (0, USUAL_UPDATES):
-        flags += ["--updates", str(updates)]
-    return flags
-
-
 def table5_grid(records: Sequence[BaselineRecord]) -> Grid:
     """One data set, beside the paper's numbers where it has a cell."""
-    dataset, own = records[0]["dataset"], table5_cells(records)
-    shots = sorted({shot for *_, shot in own})
-    header = ["model", "splits"]
-    for shot in shots:
-        header += [f"{shot}-shot", "over splits", "paper", "difference"]
-    rows = []
-    for classifier, features, bug in dict.fromkeys(key[:3] for key in own):
-        by_shot = {shot: own.get((classifier, features, bug, shot)) for shot in shots}
-        label = f"{paper.CLASSIFIERS[classifier]} {paper.FEATURES[features]}"
-        splits = max(ours.splits for ours in by_shot.values() if ours)
-        row: list[GridCell] = [label + ", scale bug" * bug, splits]
-        for shot, ours in by_shot.items():
-            over_splits = Number(ours.error, form="error") if ours and ours.splits > 1 else None
-            row += [Number(ours.mean, ours.interval) if ours else None, over_splits]
-            row += beside(ours, paper.published_baseline(dataset, shot, classifier, features))
-        rows.append(row)
-    return Grid("", header, rows)
+    orders = [*published.CLASSIFIERS], [*published.FEATURES]
+
+    def order(r: BaselineRecord) -> tuple[int, bool, int]:
+        return orders[0].index(r["model"]), bool(r["options"]), orders[1].index(r["features"])
+
+    def title(r: BaselineRecord) -> str:
+        label = f"{published.CLASSIFIERS[r['model']]} {published.FEATURES[r['features']]}"
+        return label + ", scale bug" * bool(r["options"])
+
+    def cells(row: list[BaselineRecord], shot: int, own: list[BaselineRecord]) -> list[GridCell]:
+        ours, theirs = measured(own), published.cell_of(row[0], shot=shot)
+        error = Number(ours.error, form="error") if ours and ours.splits > 1 else None
+        return [Number(ours.mean, ours.interval) if ours else None, error, *beside(ours, theirs)]
+
+    splits = {name: len(split_seeds(own)) for name, own in grouped(records, title).items()}
+    return grid_of(
+        sorted(records, key=order),
+        {"model": title, "splits": lambda r: splits[title(r)]},
+        "shot",
+        {shot: f"{shot}-shot" for shot in sorted({r["shot"] for r in records})},
+        ["over splits", "paper", "difference"],
+        cells,
+    )
 
 
-def table5_cells(records: Sequence[BaselineRecord]) -> dict[tuple[str, str, bool, int], Measured]:
-    """By classifier, features, scale bug and shot, in the order of the table."""
-    groups: dict[tuple[str, str, bool, int], list[BaselineRecord]] = {}
-    for r in records:
-        key = r["model"], r["features"], bool(r["options"].get("scale_bug")), r["shot"]
-        groups.setdefault(key, []).append(r)
-    kinds = [*((features, False) for features in paper.FEATURES), ("pretrained", True)]
-    order = product(paper.CLASSIFIERS, kinds, sorted({r["shot"] for r in records}))
-    own = {(c, *kind, shot): measured(groups.get((c, *kind, shot), ())) for c, kind, shot in order}
-    return {key: cell for key, cell in own.items() if cell}
+# Ablations
+
+
+def ablations_section(records: Sequence[AblationRecord]) -> Section:
+    dataset, only, splits = records[0]["dataset"], records[0]["only"], len(split_seeds(records))
+    tests = ", ".join(str(m) for m in sorted({r["unlabeled"] for r in records}))
+    return section_of(
+        records,
+        f"What made the numbers ({dataset})" + (f": {only}" if only else ""),
+        [ablations_grid(records)],
+        [again("ablations", AblationRequest(dataset, splits, only))],
+        f"One change at a time, M = {tests} at test. `difference`: from the preset's own cell, paired over "
+        f"{splits} splits, with its 95 % interval and t.",
+    )
+
+
+def ablations_grid(records: Sequence[AblationRecord]) -> Grid:
+    """Each variant beside the cell it is compared with, split by split, and beside the paper's."""
+    base = {changed_from(r): 100 * r["accuracy"] for r in records if not r["variant"]}
+    variants = [r for r in records if r["variant"]]
+    if alone := [r["variant"] for r in variants if changed_from(r) not in base]:
+        raise ValueError(f"{alone[0]!r} has no cell that it departs from")
+
+    def cells(row: list[AblationRecord], _: int, own: list[AblationRecord]) -> list[GridCell]:
+        ours = measured(own)
+        if ours is None:
+            return ["", "", ""]
+        values = {r["split_seed"]: 100 * r["accuracy"] for r in own}
+        bases = {r["split_seed"]: base[changed_from(r)] for r in own}
+        theirs = published.cell_of(own[0]) if row[0]["preset"] == "ren2018" else None
+        return [ours.number(), paired(values, bases), beside(ours, theirs)[1] if theirs else ""]
+
+    head: dict[str, Callable[[AblationRecord], GridCell]] = {
+        "preset": itemgetter("preset"),
+        "updates": lambda r: Number(r["updates"], decimals=0),
+        "model": lambda r: published.title(r["model"]),
+        "change": itemgetter("variant"),
+    }
+    more = ["difference", "from the paper"]
+    return grid_of(variants, head, "distractors", COLUMNS, more, cells)
+
+
+def changed_from(record: AblationRecord) -> tuple[str, str, int, int]:
+    """What a variant and the cell it is compared with have in common."""
+    return record["preset"], record["model"], record["distractors"], record["split_seed"]

@@ -2,9 +2,12 @@
 
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import fields
+from itertools import chain
 from typing import Any
 
 from semishot.data.settings import AUTHORS, preparation_flags
+from semishot.paper import presets
 from semishot.report.charts import Chart
 from semishot.report.tables import Grid, GridCell, Section
 from semishot.training.config import Recipe
@@ -19,31 +22,37 @@ def section_of(
     records: Sequence[Record],
     title: str,
     grids: list[Grid],
-    command: Sequence[str],
+    commands: Sequence[str],
     note: str = "",
     finding: str = "",
     charts: Sequence[Chart] = (),
     summary: Sequence[GridCell] = (),
-    more: Sequence[Sequence[str]] = (),
 ) -> Section:
-    """The section of these records; `command` is `semishot reproduce` without its data set, and so are
-    `more` of them."""
-
-    def typed(name: str, *flags: str) -> str:
-        words = ["semishot", "reproduce", name, "--dataset", records[0]["dataset"], *flags]
-        return shlex.join(words)
-
+    """The section of these records; `commands` measure them again on the images that are prepared."""
     prepared = records[0].get("preparation")
-    return Section(
-        title + (f", images prepared `{prepared}`" if prepared else ""),
-        grids,
-        provenance(records),
-        commands_for(records, *(typed(*words) for words in (command, *more))),
-        note,
-        finding,
-        list(charts),
-        list(summary),
-    )
+    title += f", images prepared `{prepared}`" if prepared else ""
+    commands, facts = commands_for(records, *commands), provenance(records)
+    return Section(title, grids, facts, commands, note, finding, charts, [*summary])
+
+
+def again(name: str, request: Any) -> str:
+    """The command of a request for `semishot reproduce`, without what is its default."""
+    words = ["semishot", "reproduce", name, "--dataset", request.dataset]
+    for each in fields(request):
+        value = getattr(request, each.name)
+        if each.name != "dataset" and value not in (each.default, {}):
+            values = chain(*value.items()) if isinstance(value, Mapping) else value
+            values = [values] if isinstance(values, str | int) else values
+            words += [f"--{each.name.replace('_', '-')}"]
+            words += [] if value is True else map(str, values)
+    return shlex.join(words)
+
+
+def unusual_updates(record: Record) -> int | None:
+    """The number of updates, if it is not that of the record's preset."""
+    preset, dataset, updates = record["preset"], record["dataset"], record["updates"]
+    known = presets.exists(preset, dataset)
+    return None if known and presets.preset(preset, dataset).recipe.updates == updates else updates
 
 
 def provenance(records: Sequence[Record]) -> dict[str, str]:

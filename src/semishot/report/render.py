@@ -34,10 +34,9 @@ def shown(cell: GridCell) -> str:
         return str(cell)
     sign, before = "+" if cell.form == "difference" else "", "± " if cell.form == "error" else ""
     error = "" if cell.error is None else f" ± {cell.error:.{cell.decimals}f}"
-    ratios = {"z": cell.z, "t": cell.t}
-    notes = [f"{name} {value:+.1f}" for name, value in ratios.items() if value is not None]
-    notes = [cell.note, *notes] if cell.note else notes
-    note = f" ({', '.join(notes)})" if notes else ""
+    ratio = "" if cell.ratio is None else f"{cell.statistic} {cell.ratio:+.1f}"
+    notes = ", ".join(note for note in (cell.note, ratio) if note)
+    note = f" ({notes})" if notes else ""
     return f"{before}{cell.value:{sign},.{cell.decimals}f}{error}{note}"
 
 
@@ -96,16 +95,6 @@ def mixture(section: Section) -> str:
 # HTML
 
 
-def tone(cell: GridCell) -> str:
-    """`above` or `below`, for a difference that is more than chance; without z or t it has no mark."""
-    if not isinstance(cell, Number) or cell.form != "difference":
-        return ""
-    ratio = cell.z if cell.z is not None else cell.t
-    if ratio is None or abs(ratio) <= cell.needed:
-        return ""
-    return "below" if cell.value < 0 else "above"
-
-
 def render(
     template: Path, styles: Sequence[Path], script: Path | None = None, **values: Any
 ) -> str:
@@ -127,7 +116,7 @@ def render(
 
 def write_figure(drawn: Sequence[Chart], out: Path) -> None:
     """Charts in one SVG, two in a row."""
-    heights = [charts.Drawing(chart).height for chart in drawn]
+    heights = [chart.height for chart in drawn]
     pitch, line = charts.WIDTH + GAP, max(heights) + GAP
     sizes = [(GAP + i % 2 * pitch, GAP + i // 2 * line) for i in range(len(drawn))]
     placed = [

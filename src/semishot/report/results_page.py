@@ -71,11 +71,11 @@ def as_page(made: dict[str, Section]) -> str:
         for name, section in made.items()
     ]
     titles = "".join(section.title for section in made.values())
-    for name, table in published.TABLES.items():
+    for table in published.TABLES.values():
         if f"{table.title} (" not in titles:
             parts.append(
                 f"## {table.title} ({table.dataset})\n\nNot run. With the data at hand: `semishot data "
-                f"prepare {table.dataset} --source FOLDER`, then `semishot reproduce {name}`."
+                f"prepare {table.dataset} --source FOLDER`, then `semishot reproduce {table.name}`."
             )
     return "\n\n".join(parts) + "\n"
 
@@ -111,7 +111,7 @@ def marked_table(path: Path, shot: int, unlabeled: int) -> str:
     if not path.is_file():
         raise InputError(f"there is no result file {path}")
     records = read_records(path)
-    table = published.table_of(records[0]["dataset"])[1]
+    table = published.table_of(records[0]["dataset"])
     if (shot, unlabeled) not in parts_of(table, records):
         raise InputError(f"{path} has nothing of {shot}-shot, M = {unlabeled}")
     return grid_as_markdown(table_grid(table, records, shot, unlabeled))

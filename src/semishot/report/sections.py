@@ -7,13 +7,18 @@ from typing import Any
 
 from semishot.errors import InputError
 from semishot.paper import presets, published
-from semishot.report.figures import curves_section, masks_section
-from semishot.report.other_tables import ablations_section, choice_section, others_section
-from semishot.report.paper_tables import table5_section, table_section
+from semishot.report.mask_values import masks_section
+from semishot.report.other_tables import choice_section, departed, others_section
+from semishot.report.paper_tables import (
+    ablations_section,
+    curves_section,
+    table5_section,
+    table_section,
+)
 from semishot.report.provenance import image_order
-from semishot.report.tables import Section
+from semishot.report.tables import Section, grouped
 from semishot.system.files import read_json, reading, real_path
-from semishot.training.config import NOT_REFINED, SEMI_SUPERVISED_INFERENCE, SUPERVISED
+from semishot.training.config import NOT_REFINED
 from semishot.training.records import (
     AccuracyRecord,
     Choice,
@@ -84,12 +89,12 @@ def make_sections(results: Results, by_file: bool = False) -> Iterator[tuple[str
     Each comes with the name of its file, or of the first of several.
     """
     tables, figures, others = tables_and_figures(results.files, by_file)
-    for own in sorted(tables, key=TableRecords.order):
-        with reading(own.file):
-            yield own.file, table_section(own.name, own.table, own.records)
-    for own in figures:
-        with reading(own.file):
-            yield own.file, curves_section(own.records)
+    for file, own in sorted(tables, key=lambda table: order(table[1])):
+        with reading(file):
+            yield file, table_section(published.table_of(own[0]["dataset"]), own)
+    for file, own in figures:
+        with reading(file):
+            yield file, curves_section(own)
     for name, choice in results.choices.items():
         yield name, choice_section(choice)
     for kind, section_of in OTHER_KINDS.items():
@@ -106,55 +111,48 @@ OTHER_KINDS: dict[str, Callable[[Any], Section]] = {
     "baseline": table5_section,
     "masks": masks_section,
 }
+FileRecords = tuple[str, list[AccuracyRecord]]
+"""Records of one data set, preset, number of updates and kind of images, and the file of the first."""
 
 
-@dataclass(frozen=True)
-class TableRecords:
-    """The records of a table or figure: one data set, preset, number of updates and kind of images."""
-
-    file: str
-    name: str
-    table: published.PaperTable
-    records: Sequence[AccuracyRecord]
-
-    def order(self) -> tuple[object, ...]:
-        """The paper's data set and presets first; of one preset, the authors' images first."""
-        first, known = self.records[0], [*presets.PRESETS]
-        dataset, preset = first["dataset"], known.index(first["preset"])
-        other = dataset != self.table.dataset
-        return self.name, other, dataset, preset, first["updates"], image_order(first)
+def order(records: Sequence[Record]) -> tuple[object, ...]:
+    """The paper's data set and presets first; of one preset, the authors' images first."""
+    first, table = records[0], published.table_of(records[0]["dataset"])
+    dataset, preset = first["dataset"], [*presets.PRESETS].index(first["preset"])
+    other = dataset != table.dataset
+    return table.name, other, dataset, preset, first["updates"], image_order(first)
 
 
 def tables_and_figures(
     files: Mapping[str, Sequence[Record]], by_file: bool = False
-) -> tuple[list[TableRecords], list[TableRecords], list[tuple[str, AccuracyRecord]]]:
+) -> tuple[list[FileRecords], list[FileRecords], list[tuple[str, AccuracyRecord]]]:
     """Which records belong to a table or a figure of the paper, and which are something else.
 
     By file, each holds one table or one figure, as `reproduce --publish` writes them. Otherwise, if a record
     was measured twice, for a table and for a figure, the later file's is used.
     """
-    tables, figures = [], []
+    tables, figures = list[FileRecords](), list[FileRecords]()
     others: list[tuple[str, AccuracyRecord]] = []
-    groups: dict[tuple[object, ...], dict[str, tuple[str, AccuracyRecord]]] = {}
-    for name, records in files.items():
-        for r in records:
-            if r["kind"] == "accuracy":
-                prepared = r.get("preparation", "")
-                key = r["dataset"], r["preset"], r["updates"], prepared, name if by_file else ""
-                groups.setdefault(key, {})[identity(r)] = name, r
-    for own in groups.values():
-        file, first = next(iter(own.values()))
+
+    def kind(pair: tuple[str, AccuracyRecord]) -> tuple[object, ...]:
+        name, r = pair
+        prepared = r.get("preparation", "")
+        return r["dataset"], r["preset"], r["updates"], prepared, name if by_file else ""
+
+    every = ((name, r) for name, own in files.items() for r in own if r["kind"] == "accuracy")
+    for pairs in grouped(every, kind).values():
+        own = {identity(r): (name, r) for name, r in pairs}
+        file, dataset = pairs[0][0], pairs[0][1]["dataset"]
         usual = [r for _, r in own.values() if is_by_its_preset(r)]
-        figure = published.table(published.FIGURE_UNLABELED, first["dataset"])
+        figure = published.table(published.FIGURE_UNLABELED, dataset)
         of_figure = [r for r in usual if is_of_table(r, figure)]
+        of_table = [r for r in usual if is_of_table(r, published.table_of(dataset))]
         used = set()
         if len({r["unlabeled"] for r in of_figure}) > 1:
-            figures.append(TableRecords(file, published.FIGURE_UNLABELED, figure, of_figure))
+            figures.append((file, of_figure))
             used |= set(map(id, of_figure))
-        name, table = published.table_of(first["dataset"])
-        of_table = [r for r in usual if is_of_table(r, table)]
         if of_table and not (by_file and used):
-            tables.append(TableRecords(file, name, table, of_table))
+            tables.append((file, of_table))
             used |= set(map(id, of_table))
         others += [pair for pair in own.values() if id(pair[1]) not in used]
     return tables, figures, others
@@ -174,13 +172,4 @@ def is_of_table(record: Record, table: published.PaperTable) -> bool:
 
 def is_by_its_preset(record: Record) -> bool:
     """Whether a run was trained by its preset, with no change except the number of updates."""
-    exists = presets.exists(record["preset"], record["dataset"])
-    if not exists or record["split"] != "test" or "trained_as" in record:
-        return False
-    preset = presets.preset(record["preset"], record["dataset"])
-    refines = record["model"] not in (SUPERVISED, SEMI_SUPERVISED_INFERENCE)
-    train = preset.episode(record["shot"], record["distractors"], refines)
-    usual = preset.at_test.get((record["model"], record["distractors"]), {})
-    recipe = preset.recipe.with_updates(max(record["updates"], 1))
-    own = record["train"], record["recipe"], record.get("at_test", {})
-    return own == (train.as_dict(), recipe.changes(), usual)
+    return record["split"] == "test" and "trained_as" not in record and departed(record) == {}

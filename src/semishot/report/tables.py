@@ -1,22 +1,27 @@
-"""Tables as data: cells measured over splits, beside published ones; grids; sections of a page."""
+"""Tables as data: numbers, grids, sections of a page; records -> grids, beside published numbers."""
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
+from operator import itemgetter
 from statistics import fmean
-from typing import Literal
+from typing import Literal, TypeVar
 
 import numpy as np
 from scipy.special import stdtrit
 
 from semishot.errors import InputError
 from semishot.paper.published import PublishedCell
-from semishot.report.charts import Chart
+from semishot.report.charts import LOOKS, Chart, Line
 from semishot.training.records import Record
 
 AGREES = 2.0
 """Cells agree up to this |z|; beyond it one is above the other."""
+T = TypeVar("T")
+K = TypeVar("K", bound=Hashable)
+R = TypeVar("R", bound=Record)
 
 
 @dataclass(frozen=True)
@@ -29,12 +34,19 @@ class Number:
     """A difference is shown with its sign, and as above or below; an error is shown after a ±."""
     note: str = ""
     """Shown in parentheses: the number of splits, if it is smaller than for other cells."""
-    z: float | None = None
-    """Of a difference to the paper's cell, in parentheses too."""
-    t: float | None = None
-    """Of a difference between our own splits, likewise."""
+    ratio: float | None = None
+    """Of a difference to its standard error, in parentheses too."""
+    statistic: Literal["z", "t"] = "z"
+    """What the ratio is called: t for a difference between our own splits."""
     needed: float = AGREES
-    """Beyond this |z| or |t| the difference is marked as above or below."""
+    """Beyond this ratio the difference is marked as above or below."""
+
+    @property
+    def tone(self) -> Literal["", "above", "below"]:
+        """Of a difference that is more than chance."""
+        if self.ratio is None or abs(self.ratio) <= self.needed:
+            return ""
+        return "below" if self.value < 0 else "above"
 
 
 GridCell = str | int | Number | None
@@ -49,9 +61,6 @@ class Grid:
 
     def has_words(self, column: int) -> bool:
         return any(isinstance(row[column], str) and row[column] for row in self.rows)
-
-    def has_numbers(self, column: int) -> bool:
-        return any(isinstance(row[column], int | Number) for row in self.rows)
 
 
 @dataclass(frozen=True)
@@ -68,7 +77,7 @@ class Section:
     """How to read it, shown above the grids."""
     finding: str = ""
     """What the numbers say, shown below them."""
-    charts: list[Chart] = field(default_factory=list)
+    charts: Sequence[Chart] = ()
     summary: list[GridCell] = field(default_factory=list)
     """A row of the overview, if the paper has this table."""
 
@@ -95,11 +104,6 @@ class Measured:
             return None
         error = math.hypot(self.error, theirs.standard_error)
         return round((self.mean - theirs.mean) / max(1e-12, error), 1)
-
-
-def row_of(record: Record) -> str:
-    """A row of a table: a model, with its options as in `oslo steps=3`."""
-    return " ".join([record["model"], *(f"{k}={v}" for k, v in record["options"].items())])
 
 
 def measured(records: Iterable[Record]) -> Measured | None:
@@ -133,7 +137,7 @@ def beside(ours: Measured | None, theirs: PublishedCell | None) -> list[GridCell
     published = Number(theirs.mean, theirs.error, note=theirs.source)
     if ours is None:
         return [published, None]
-    return [published, Number(ours.mean - theirs.mean, form="difference", z=ours.z(theirs))]
+    return [published, Number(ours.mean - theirs.mean, form="difference", ratio=ours.z(theirs))]
 
 
 def paired(ours: Mapping[int, float], base: Mapping[int, float]) -> Number:
@@ -144,5 +148,39 @@ def paired(ours: Mapping[int, float], base: Mapping[int, float]) -> Number:
         return Number(mean, form="difference")
     error, needed = standard_error(gaps), float(stdtrit(len(gaps) - 1, 0.975))
     note = f"{mean - needed * error:+.2f} to {mean + needed * error:+.2f}"
-    t = mean / max(1e-12, error)
-    return Number(mean, form="difference", note=note, t=t, needed=needed)
+    ratio = mean / max(1e-12, error)
+    return Number(mean, form="difference", note=note, ratio=ratio, statistic="t", needed=needed)
+
+
+def grouped(items: Iterable[T], key: Callable[[T], K]) -> dict[K, list[T]]:
+    """In the order in which the keys come."""
+    groups: dict[K, list[T]] = {}
+    for item in items:
+        groups.setdefault(key(item), []).append(item)
+    return groups
+
+
+def grid_of(
+    records: Sequence[R],
+    head: Mapping[str, Callable[[R], GridCell]],
+    column: str,
+    columns: Mapping[int, str],
+    more: Sequence[str],
+    cells: Callable[[list[R], int, list[R]], Sequence[GridCell]],
+) -> Grid:
+    """A row for the records of the same `head`, and in it, for each value of the field `column`, what `cells`
+    makes of the row's records, the value, and its records: as many cells as it and `more` have titles."""
+    rows = []
+    for first, own in grouped(records, lambda r: tuple(cell(r) for cell in head.values())).items():
+        by_column = grouped(own, itemgetter(column))
+        found = [cells(own, value, by_column.get(value, [])) for value in columns]
+        rows.append([*first, *chain(*found)])
+    header = [name for title in columns.values() for name in (title, *more)]
+    return Grid("", [*head, *header], rows)
+
+
+def line_of(label: str, look: int, across: Iterable[float], cells: Iterable[GridCell]) -> Line:
+    """The numbers of a row as points with error bars."""
+    known = [(x, c) for x, c in zip(across, cells, strict=True) if isinstance(c, Number)]
+    points = [(float(x), number.value) for x, number in known]
+    return Line(label, look % LOOKS, points, [number.error or 0.0 for _, number in known])

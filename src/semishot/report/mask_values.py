@@ -1,66 +1,19 @@
-"""Accuracy over unlabeled images (Figures 4 and 6), mask values (Figure 7): records -> sections."""
+"""Mask values on test episodes (Figure 7): records -> a section with charts."""
 
 from collections import Counter
 from collections.abc import Sequence
-from itertools import product
+from typing import Any
 
 import numpy as np
 
 from semishot.errors import counted
 from semishot.paper import published
-from semishot.report.charts import LOOKS, Chart, Line, steps
+from semishot.paper.requests import MasksRequest
+from semishot.report.charts import Chart, Line, steps
 from semishot.report.other_tables import departures
-from semishot.report.paper_tables import COLUMNS, cells, rows_of, splits_and_updates, table_flags
-from semishot.report.provenance import section_of
-from semishot.report.tables import Grid, GridCell, Number, Section, standard_error
-from semishot.training.records import MaskRecord, Record
-
-# Accuracy over unlabeled images
-
-
-def curves_section(records: Sequence[Record]) -> Section:
-    first, name = records[0], published.FIGURE_UNLABELED
-    table = published.table(name, first["dataset"])
-    shots = sorted({r["shot"] for r in records})
-    return section_of(
-        records,
-        f"{table.title}: {first['dataset']}, preset `{first['preset']}`, {first['updates']:,} updates",
-        [curves_grid(table, records, shot) for shot in shots],
-        [name, *table_flags(table, records)],
-        charts=[chart for shot in shots for chart in curves_charts(table, records, shot)],
-    )
-
-
-def curves_grid(table: published.PaperTable, records: Sequence[Record], shot: int) -> Grid:
-    """Accuracy at each M, for each model and column measured."""
-    at = {m: cells(records, shot, m) for m in table.tests}
-    rows: list[list[GridCell]] = []
-    for model, h in product(rows_of(records), published.DISTRACTORS):
-        own = [at[m][model, h] for m in table.tests]
-        if any(own):
-            numbers = [ours.number() if ours else None for ours in own]
-            rows.append([f"{published.title(model)}, {COLUMNS[h]}", *numbers])
-    caption = f"{shot}-shot, by M unlabeled images per class"
-    return Grid(caption, ["model", *(f"M = {m}" for m in table.tests)], rows)
-
-
-def curves_charts(table: published.PaperTable, records: Sequence[Record], shot: int) -> list[Chart]:
-    """A chart for each column, a line for each model with more than one point."""
-    at, charts = {m: cells(records, shot, m) for m in table.tests}, []
-    for h in published.DISTRACTORS:
-        lines = []
-        for look, model in enumerate(rows_of(records)):
-            own = {m: ours for m in table.tests if (ours := at[m][model, h])}
-            points = [(float(m), ours.mean) for m, ours in own.items()]
-            errors = [ours.error for ours in own.values()]
-            if len(points) > 1:
-                lines.append(Line(published.title(model), look % LOOKS, points, errors))
-        title, x_label = f"5-way {shot}-shot, {COLUMNS[h]}", "unlabeled images per class at test"
-        charts += [Chart(title, x_label, "accuracy (%)", lines)] if lines else []
-    return charts
-
-
-# Mask values
+from semishot.report.provenance import again, section_of, split_seeds, unusual_updates
+from semishot.report.tables import Grid, GridCell, Number, Section, grouped, line_of, standard_error
+from semishot.training.records import MaskRecord
 
 SCORES = {
     "mask": "mask",
@@ -80,14 +33,18 @@ MASK_NOTE = (
 
 
 def masks_section(records: Sequence[MaskRecord]) -> Section:
-    first, flags = records[0], splits_and_updates(records)
-    other = f", {first['updates']:,} updates" if "--updates" in flags else ""
-    which = ["--preset", first["preset"], *flags]
+    first, updates = records[0], unusual_updates(records[0])
+    if "source" in first:
+        request = MasksRequest((first["source"],), first["dataset"])
+    else:
+        own = first["preset"], len(split_seeds(records)), updates
+        request = MasksRequest((), first["dataset"], *own)
+    other = f", {updates:,} updates" if updates is not None else ""
     return section_of(
         records,
         f"Figure 7 ({first['dataset']}): mask values{other}",
         [masks_grid(records)],
-        ["figure-masks", *(["--model", first["source"]] if "source" in first else which)],
+        [again("figure-masks", request)],
         MASK_NOTE,
         mask_finding(records),
         masks_charts(records),
@@ -103,16 +60,14 @@ def settings_of_runs(records: Sequence[MaskRecord]) -> list[str]:
 
 def masks_grid(records: Sequence[MaskRecord]) -> Grid:
     """Each score of each model over its splits, the masks first. Other settings are another row."""
-    groups: dict[tuple[str, str, str], list[dict[str, float]]] = {}
-    own = zip(records, settings_of_runs(records), strict=True)
-    for score, (record, preset) in product(SCORES, own):
-        if score in record["tells_distractors"]:
-            key = preset, published.title(record["model"]), SCORES[score]
-            groups.setdefault(key, []).append({**record["tells_distractors"][score]})
-    rows: list[list[GridCell]] = [
-        [*key, len(runs), *(over_splits([run[name] for run in runs]) for name in SEPARATIONS)]
-        for key, runs in groups.items()
-    ]
+    rows: list[list[GridCell]] = []
+    for score, name in SCORES.items():
+        own = zip(records, settings_of_runs(records), strict=True)
+        known = [(r, setting) for r, setting in own if score in r["tells_distractors"]]
+        for (setting, model), runs in grouped(known, lambda run: (run[1], run[0]["model"])).items():
+            values: list[dict[str, Any]] = [{**r["tells_distractors"][score]} for r, _ in runs]
+            numbers = [over_splits([value[of] for value in values]) for of in SEPARATIONS]
+            rows.append([setting, published.title(model), name, len(runs), *numbers])
     caption = f"Mean ± standard error over splits of {records[0]['episodes']} episodes"
     return Grid(caption, ["preset", "model", "score", "splits", *SEPARATIONS.values()], rows)
 
@@ -168,12 +123,10 @@ def masks_charts(records: Sequence[MaskRecord]) -> list[Chart]:
         from_zero=True,
         filled=True,
     )
-    scores = []
-    for look, (_, model, score, _, *numbers) in enumerate(masks_grid(records).rows):
-        own = [number for number in numbers if isinstance(number, Number)]
-        points = [(x + 1.0, number.value) for x, number in enumerate(own)]
-        errors = [number.error or 0.0 for number in own]
-        scores.append(Line(f"{score} ({model})", look % LOOKS, points, errors))
+    scores = [
+        line_of(f"{score} ({model})", look, range(1, len(SEPARATIONS) + 1), numbers)
+        for look, (_, model, score, _, *numbers) in enumerate(masks_grid(records).rows)
+    ]
     names = tuple(SEPARATIONS.values())
     return [
         histogram,
