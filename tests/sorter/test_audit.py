@@ -13,11 +13,10 @@ from semishot.estimator.audit import most_wrong
 from semishot.sorter.audit import audit_event, audit_result, judged, to_look_at
 from semishot.sorter.label_events import (
     ConflictError,
-    DeleteClass,
     GiveAnswers,
     LabelState,
-    MergeClass,
     NewClass,
+    RemoveClass,
     RuleOut,
     Undo,
 )
@@ -57,9 +56,9 @@ def test_the_audit_is_the_same_after_a_kill(store, tmp_path):
 def test_a_class_that_is_merged_or_deleted_ends_the_audit_and_an_empty_one_does_not(store):
     store.add(audit_event({3: 1}))
     store.add(NewClass("empty", []))
-    store.add(DeleteClass(3))
+    store.add(RemoveClass(3))
     assert store.state.audit is not None
-    store.add(MergeClass(2, 1))
+    store.add(RemoveClass(2, 1))
     assert store.state.audit is None
     assert audit_result(store.state, {3: 1}) is None
     with pytest.raises(ConflictError, match="every image has an answer"):

@@ -149,11 +149,7 @@ def test_labels_that_were_changed_are_neither_used_nor_overwritten(capsys, given
         ("path,label\na.png,stranger\nb.png,\n", "no row of table.csv has a class"),
         (
             "path,label,decision\na.png,cat,accept\n",
-            "has no column nearest_class and no column correct: its labels are guesses",
-        ),
-        (
-            "path,label,decision,correct\na.png,cat,accept,\n",
-            "has no column nearest_class: its labels",
+            "so its labels may be guesses: delete it, and run",
         ),
         ("path,label\na.png,-1\n", "a class is called -1, which elsewhere means unlabeled"),
         (

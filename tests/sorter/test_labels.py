@@ -13,13 +13,12 @@ from semishot.errors import InputError
 from semishot.sorter.label_events import (
     BeginAudit,
     ConflictError,
-    DeleteClass,
     GiveAnswers,
     LabelState,
-    MergeClass,
     MoveCutoff,
     NewClass,
     Redo,
+    RemoveClass,
     RenameClass,
     RuleOut,
     SeparateCopies,
@@ -57,10 +56,10 @@ def test_a_story_of_every_kind_of_answer(store):
         store.add(event)
     state = store.state
     assert (state.classes[1], state.apart, state.reject) == ("raven", {7}, 0.2)
-    store.add(MergeClass(2, 1))
+    store.add(RemoveClass(2, 1))
     assert store.state.answers == {1: 1, 2: 1, 3: 1, 4: 0}
     assert (store.title, store.next_title) == ("wren merged into raven", None)
-    store.add(DeleteClass(1))
+    store.add(RemoveClass(1))
     assert (store.state.classes, store.state.answers) == ({}, {4: 0})
     assert store.state.excluded == {}
     store.add(Undo())
@@ -86,8 +85,8 @@ def random_event(rng, state):
         return new(name, *images)
     possible = [
         *(new(name, *images), answer(int(rng.choice([-1, 0, number])), *images)),
-        *(RuleOut(number, images), RenameClass(number, name), DeleteClass(number)),
-        *(MergeClass(number, int(rng.choice([*state.classes]))), SeparateCopies(images)),
+        *(RuleOut(number, images), RenameClass(number, name), RemoveClass(number)),
+        *(RemoveClass(number, int(rng.choice([*state.classes]))), SeparateCopies(images)),
         *(MoveCutoff(0.5), BeginAudit(1, [(number, images)]), Undo(), Redo()),
     ]
     return possible[rng.integers(len(possible))]
@@ -137,7 +136,7 @@ def test_answers_that_do_not_fit_change_nothing(store):
     for event, reason in [
         (answer(9, 1), "this class is gone"),
         (new("CROW"), "there is a class crow already"),
-        (MergeClass(1, 1), "cannot be merged with itself"),
+        (RemoveClass(1, 1), "cannot be merged with itself"),
         (Redo(), "nothing to redo"),
     ]:
         with pytest.raises(ConflictError, match=reason):
@@ -153,7 +152,7 @@ def test_answers_that_do_not_fit_change_nothing(store):
         ({"kind": "answer", "set": [[-2, [1]]]}, "set.*expected `int` >= -1"),
         ({"kind": "answer", "set": [[True, [1]]]}, "set.*expected `int`, got `bool`"),
         ({"kind": "answer", "set": [[0, [0.5]]]}, "set.*expected `int`, got `float`"),
-        ({"kind": "merge", "class": 1}, "missing required field `into`"),
+        ({"kind": "rename", "class": 1}, "missing required field `name`"),
         ({"kind": "undo", "more": 1}, "unknown field more"),
         ({"kind": "reject", "value": float("nan")}, "value: expected `float`"),
     ],

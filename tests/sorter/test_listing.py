@@ -6,7 +6,7 @@ import pytest
 
 from semishot.data.decoding import EXTENSIONS
 from semishot.sorter import listing
-from semishot.sorter.label_tables import from_table, read_table
+from semishot.sorter.label_tables import from_table
 from semishot.sorter.listing import as_label, from_folders
 
 
@@ -96,7 +96,7 @@ def test_a_table_names_paths_from_where_it_lies(tmp_path):
         tmp_path / "t.csv",
         '\ufeffcorrect,label,path\n1,cat,a/1.jpg\n2,,b.png\n3,"a ""dog""",../c.gif\n4,x,\n',
     )
-    listing = from_table(read_table(table))
+    listing = from_table(table)
     assert [(item.shown, item.label) for item in listing.items] == [
         (f"{tmp_path}/a/1.jpg", "cat"),
         (f"{tmp_path}/../c.gif", 'a "dog"'),

@@ -33,14 +33,14 @@ def test_a_carriage_return_in_a_name_begins_no_row(tmp_path):
     ]
     shown = predictions.csv_table(("path", "label"), rows[1:])
     (tmp_path / "t.csv").write_text(shown, newline="")
-    assert read_table(tmp_path / "t.csv").rows[0][1]["path"] == "a\r=cmd|x.png"
+    assert read_table(tmp_path / "t.csv")[0][1]["path"] == "a\r=cmd|x.png"
 
 
 def test_a_table_of_too_many_bytes_or_rows_is_refused(tmp_path, monkeypatch):
     path = tmp_path / "t.csv"
     path.write_text("path,label\n" + "a,b\n" * 5)
     monkeypatch.setattr(tables, "MOST_ROWS", 5)
-    assert len(read_table(path).rows) == 5
+    assert len(read_table(path)) == 5
     monkeypatch.setattr(tables, "MOST_ROWS", 4)
     with pytest.raises(InputError, match="t.csv has more than 4 rows"):
         read_table(path)

@@ -96,7 +96,7 @@ export function editClassDialog(page) {
   $("class-dialog").querySelector("form").addEventListener("submit", (event) => {
     event.preventDefault();
     const name = $("class-name").value, into = other();
-    if (into) change({ kind: "merge", class: editing, into: into[0] }, `${nameNow()} merged into ${into[1]}`);
+    if (into) change({ kind: "delete", class: editing, into: into[0] }, `${nameNow()} merged into ${into[1]}`);
     else change({ kind: "rename", class: editing, name }, `Renamed ${name.trim()}`);
   });
   on("class-name", "input", () => { $("class-rename").textContent = other() ? "Merge" : "Rename"; });

@@ -206,9 +206,7 @@ def _known_rows(
     store: LabelStore, table: Path, columns: Sequence[str], do: str
 ) -> Iterator[tuple[str, dict[str, str], int]]:
     """The line and the cells of each row whose image is known, and this image."""
-    rows = read_table(table)
-    rows.check(columns, do)
-    for line, row in rows.rows:
+    for line, row in read_table(table, columns, do):
         row["path"] = written_path(row["path"])
         if (seen := store.files.get(str(real_place(Path(row["path"]))))) is not None:
             yield f"{table}, line {line}", row, seen.image

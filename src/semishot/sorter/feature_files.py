@@ -68,9 +68,8 @@ def read_labels(path: Path, rows: int) -> list[str | None]:
             )
         given = [str(value) for value in array]
     else:
-        table = read_table(path)
-        table.check(("label",), "its first line must be label")
-        given = [row["label"] for _, row in table.rows]
+        table = read_table(path, ("label",), "its first line must be label")
+        given = [row["label"] for _, row in table]
     if len(given) != rows:
         raise InputError(f"{path} has {len(given):,} labels for {rows:,} rows of features")
     labels = [NUMBERS.get(value, value) for value in given]

@@ -75,19 +75,6 @@ class LabelState:
                 raise ConflictError(f"there is a class {other} already")
         return name
 
-    def remove_class(self, number: int, into: int = UNANSWERED) -> None:
-        """Remove a class; its images go into another one, or have no answer."""
-        images = [image for image, answer in self.answers.items() if answer == number]
-        if self.audit and (images or number in self.audit.decisions.values()):
-            self.audit = None  # what is right was another question
-        for image in images:
-            self.answers[image] = into
-            if into == UNANSWERED:
-                del self.answers[image]
-        left = ((image, own - {number}) for image, own in self.excluded.items())
-        self.excluded = {image: own for image, own in left if own}
-        del self.classes[number], self.slots[number]
-
 
 class LabelEvent(Struct, tag_field="kind", omit_defaults=True):
     """Something that a user says: as JSON in the store and from the page, with its tag as `kind`."""
@@ -159,25 +146,27 @@ class RenameClass(LabelEvent, tag="rename"):
         return f"{before} renamed {name}"
 
 
-class MergeClass(LabelEvent, tag="merge"):
+class RemoveClass(LabelEvent, tag="delete"):
+    """A class is merged into another one, or deleted: its images have no answer any more."""
+
     number: Number = msgspec.field(name="class")
-    into: Number
+    into: NumberOrNone = NONE
 
     def apply(self, state: LabelState) -> str:
-        names = state.name_of(self.number), state.name_of(self.into)
+        name, other = state.name_of(self.number), state.name_of(self.into)
         if self.number == self.into:
-            raise ConflictError(f"{names[0]} cannot be merged with itself")
-        state.remove_class(self.number, self.into)
-        return f"{names[0]} merged into {names[1]}"
-
-
-class DeleteClass(LabelEvent, tag="delete"):
-    number: Number = msgspec.field(name="class")
-
-    def apply(self, state: LabelState) -> str:
-        name = state.name_of(self.number)
-        state.remove_class(self.number)
-        return f"{name} deleted"
+            raise ConflictError(f"{name} cannot be merged with itself")
+        images = [image for image, answer in state.answers.items() if answer == self.number]
+        for image in images:
+            state.answers[image] = self.into
+            if not self.into:
+                del state.answers[image]
+        if state.audit and (images or self.number in state.audit.decisions.values()):
+            state.audit = None  # what is right was another question
+        left = ((image, own - {self.number}) for image, own in state.excluded.items())
+        state.excluded = {image: own for image, own in left if own}
+        del state.classes[self.number], state.slots[self.number]
+        return f"{name} merged into {other}" if self.into else f"{name} deleted"
 
 
 class MoveCutoff(LabelEvent, tag="reject"):

@@ -7,7 +7,7 @@ import csv
 import os
 import re
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 from semishot.errors import InputError, printable
@@ -21,35 +21,27 @@ USED = {"path", "label", NEAREST, DECISION, CORRECT}
 """The columns that are kept in memory."""
 
 
-@dataclass(frozen=True)
-class LabelTable:
-    """A CSV: the names of its columns, and the number of each line with its cells that are used."""
+def read_table(
+    path: Path, needed: Collection[str] = (), do: str = ""
+) -> list[tuple[int, dict[str, str]]]:
+    """Number and cells of each line of a CSV in UTF-8; of its columns, those that are USED.
 
-    path: Path
-    columns: tuple[str, ...]
-    rows: list[tuple[int, dict[str, str]]]
-
-    def check(self, columns: Collection[str], do: str) -> None:
-        """It must have these columns; else the user is told what to do."""
-        if missing := [column for column in columns if column not in self.columns]:
-            raise InputError(f"{self.path} has no column {' and no column '.join(missing)}: {do}")
-
-
-def read_table(path: Path) -> LabelTable:
-    """A CSV in UTF-8; its cells are separated by commas, semicolons or tabs."""
+    needed: columns that it must have; else the user is told what to do.
+    """
     try:
         rows = read_rows(path)
         _, columns = next(rows, (0, []))
-        if twice := [column for column in columns if column in USED and columns.count(column) > 1]:
+        used = [(index, column) for index, column in enumerate(columns) if column in USED]
+        if twice := [column for _, column in used if columns.count(column) > 1]:
             raise InputError(
                 f"{path} has two columns {twice[0]}: remove or rename one of them in its first line"
             )
-        used = [(index, column) for index, column in enumerate(columns) if column in USED]
-        kept = [
+        if missing := [column for column in needed if column not in columns]:
+            raise InputError(f"{path} has no column {' and no column '.join(missing)}: {do}")
+        return [
             (line, {column: "".join(cells[index : index + 1]) for index, column in used})
             for line, cells in rows
         ]
-        return LabelTable(path, tuple(columns), kept)
     except FileNotFoundError as error:
         raise InputError(f"no file {path}") from error
     except (OSError, UnicodeDecodeError, csv.Error) as error:
@@ -57,7 +49,7 @@ def read_table(path: Path) -> LabelTable:
 
 
 def from_table(
-    table: LabelTable, pile: Listing | None = None, moved: Mapping[Path, Path] | None = None
+    table: Path, pile: Listing | None = None, moved: Mapping[Path, Path] | None = None
 ) -> Listing:
     """Labeled images, then the others, with corrections; last what is only in the pile.
 
@@ -65,15 +57,17 @@ def from_table(
     `classify` runs. There, rows that were corrected before have a label, and a guess that was changed is
     refused: corrections belong into the column `correct`. moved: as of `from_folders`.
     """
-    predicted, moved = DECISION in table.columns, moved or {}
-    table.check(("path", "label"), "its first line must be path,label")
-    if predicted:
-        do = "its labels are guesses; run classify again, and write the right ones into that column"
-        table.check((NEAREST, CORRECT), do)
-    folder, listing = Path() if predicted else table.path.parent, Listing()
-    for line, row in table.rows:
+    rows = read_table(table, ("path", "label"), "its first line must be path,label")
+    predicted = any(DECISION in row for _, row in rows[:1])
+    if predicted and not rows[0][1].keys() >= USED:
+        raise InputError(
+            f"{table} lacks columns of predictions.csv, such as {CORRECT}, so its labels may be guesses: "
+            "delete it, and run classify again"
+        )
+    folder, listing = Path() if predicted else table.parent, Listing()
+    for line, row in rows:
         if not row["path"] or "\0" in row["path"]:
-            listing.skipped.append(Skipped(f"{table.path}, line {line}", "names no path"))
+            listing.skipped.append(Skipped(f"{table}, line {line}", "names no path"))
             continue
         path, label = folder / written_path(row["path"], folder), label_in(row["label"])
         decision = row[DECISION] if predicted else LABELED
@@ -83,7 +77,7 @@ def from_table(
             guess = STRANGER if decision == STRANGER else label_in(row[NEAREST])
             if label != guess and not correct:
                 raise InputError(
-                    f"{table.path}, line {line}: the label of {printable(row['path'])} was changed; leave "
+                    f"{table}, line {line}: the label of {printable(row['path'])} was changed; leave "
                     f"it, and write the right class into the column {CORRECT}"
                 )
             label = ""
@@ -103,8 +97,7 @@ def from_table(
 
 def corrections_in(path: Path) -> dict[str, str]:
     """What the column `correct` of a predictions.csv says, by path; nothing if there is no such table."""
-    table = read_table(path) if path.exists() else None
-    return from_table(table).corrections if table and set(table.columns) >= USED else {}
+    return from_table(path).corrections if path.exists() else {}
 
 
 def label_in(cell: str) -> str:

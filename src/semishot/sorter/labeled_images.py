@@ -16,7 +16,7 @@ from semishot.sorter.embedding_cache import EmbeddingCache
 from semishot.sorter.encoders.image_encoder import ImageEncoder
 from semishot.sorter.encoders.names import DEFAULT, open_encoder
 from semishot.sorter.feature_files import feature_rows
-from semishot.sorter.label_tables import corrections_in, from_table, read_table
+from semishot.sorter.label_tables import corrections_in, from_table
 from semishot.sorter.labels import DATABASE, SeenFile, open_store, status_of
 from semishot.sorter.listing import STRANGER, Item, Listing, as_label, check_pile, from_folders
 from semishot.sorter.moving.journal import moved_files
@@ -108,7 +108,7 @@ def list_images(request: ClassifyRequest) -> Listing:
     apart = [out, *([request.cache] if request.cache else [])]
     listing = from_folders(None if is_table or is_store else labeled, pile, apart, moved)
     if is_table:
-        listing = from_table(read_table(labeled), listing, moved)
+        listing = from_table(labeled, listing, moved)
     elif is_store and (request.labeled is not None or labeled.exists()):
         _add_answered(labeled, listing)
     labels = {item.label for item in listing.items} | {*listing.corrections.values()}

@@ -23,13 +23,13 @@ from semishot.sorter.label_events import (
     UNANSWERED,
     AnyEvent,
     ConflictError,
-    DeleteClass,
     GiveAnswers,
     LabelEvent,
     LabelState,
     MoveCutoff,
     NewClass,
     Redo,
+    RemoveClass,
     Undo,
 )
 from semishot.sorter.listing import STRANGER
@@ -302,7 +302,7 @@ class LabelStore:
                 self.add(GiveAnswers([(UNANSWERED, same)]))
             for number in sorted({number for _, number in dropped if number}):
                 if number not in self.state.answers.values():  # its folder was renamed or removed
-                    self.add(DeleteClass(number))
+                    self.add(RemoveClass(number))
             self.correct({d: s for d, s in labels.items() if (now[d], s) not in before})
         if said != before:
             with self.transaction() as connection:

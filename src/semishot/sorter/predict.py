@@ -20,18 +20,12 @@ if TYPE_CHECKING:  # it imports scipy
     from semishot.estimator.fitted_model import FittedModel
 
 
-def saved_folder(given: Path) -> Path:
-    """OUT/model, given that folder or OUT."""
-    if not (given / CLASSIFIER).exists() and (given / SAVED_MODEL / CLASSIFIER).exists():
-        return given / SAVED_MODEL
-    return given
-
-
 def read_saved_model(folder: Path) -> "tuple[FittedModel, ImageEncoder | None]":
     """Open the model that `semishot classify` left in OUT/model, given that folder or OUT."""
     from semishot.estimator.fitted_model import read_model
 
-    folder = saved_folder(folder)
+    if not (folder / CLASSIFIER).exists() and (folder / SAVED_MODEL / CLASSIFIER).exists():
+        folder = folder / SAVED_MODEL
     encoder = load_encoder(folder)
     classifier = read_model(folder / CLASSIFIER)
     if encoder is not None and encoder.features != classifier.features:
