@@ -15,7 +15,7 @@ nobody has named and that have five images, the share of which a group is propos
 """
 
 import argparse
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from functools import cache, partial
 from itertools import product
@@ -222,27 +222,34 @@ def fill(document: str, result: Found) -> str:
     return between(document, BEGIN, END, [*tables, markdown(head, rows)])
 
 
-def main(arguments: Sequence[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+def command(
+    doc: str | None,
+    results: Path,
+    measured: Callable[[Path, str, int, int], Found],
+    filled: Callable[[str, Found], str],
+    arguments: Sequence[str] | None = None,
+    **about: object,
+) -> None:
+    """The command line: measures, or fills the page from what is stored. Shared with names.py."""
+    parser = argparse.ArgumentParser(description=(doc or "").splitlines()[0])
     parser.add_argument("features", type=Path, nargs="?", help="of pile_tasks.encode")
     parser.add_argument("--half", choices=("choose", "report"), default="report")
     parser.add_argument("--tasks", type=int, default=6)
     parser.add_argument("--jobs", type=int, default=2)
-    parser.add_argument("--out", type=Path, help="default for report: results/answers.json")
+    parser.add_argument("--out", type=Path, help=f"default for report: results/{results.name}")
     parser.add_argument("--page", action="store_true", help="fill the page from stored results")
     given = parser.parse_args(arguments)
     if given.page:
-        result = read_json(given.out or RESULTS)
-        PAGE.write_text(fill(PAGE.read_text(encoding="utf-8"), result), encoding="utf-8")
+        result = read_json(given.out or results)
+        PAGE.write_text(filled(PAGE.read_text(encoding="utf-8"), result), encoding="utf-8")
         return
     if given.features is None:
         parser.error("FOLDER with features is missing; make one with `-m pile_tasks.encode`")
-    found = measure(given.features, given.half, given.tasks, given.jobs)
-    out = given.out or (RESULTS if given.half == "report" else None)
+    found = measured(given.features, given.half, given.tasks, given.jobs)
+    out = given.out or (results if given.half == "report" else None)
     if out is not None:
-        about = about_tasks("answers", half=given.half, way=WAY, pile=PILE, batch=BATCH)
-        write_lines(out, {**about, **found})
+        write_lines(out, {**about_tasks(results.stem, half=given.half, **about), **found})
 
 
 if __name__ == "__main__":
-    main()
+    command(__doc__, RESULTS, measure, fill, way=WAY, pile=PILE, batch=BATCH)

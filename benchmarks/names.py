@@ -10,8 +10,6 @@ share. `wrong`: each class has the good name of another one. Counted are the ans
 first of them about kinds if there are no names; and what is right with some labels per class.
 """
 
-import argparse
-from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
 from functools import partial
 from itertools import product
@@ -20,15 +18,24 @@ from pathlib import Path
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from answers import NONE, OURS, Array, Found, Task, answers_to, drawn, judged, play, sources
-from measurement import about_tasks
-from pages import between, markdown, write_lines
+from answers import (
+    NONE,
+    OURS,
+    Array,
+    Found,
+    Task,
+    answers_to,
+    command,
+    drawn,
+    judged,
+    play,
+    sources,
+)
+from pages import between, markdown
 from semishot.estimator.labels import UNLABELED
 from semishot.estimator.pile import LabeledPile
 from semishot.estimator.spaces import unit
-from semishot.system.files import read_json
 
-PAGE = Path(__file__).parents[1] / "docs" / "answers.md"
 RESULTS = Path(__file__).parents[1] / "results" / "names.json"
 BEGIN, END = "<!-- names -->", "<!-- /names -->"
 NOISE = {"good": 0.5, "fair": 1.0, "poor": 2.0, "wrong": 0.5}
@@ -96,23 +103,5 @@ def fill(document: str, result: Found) -> str:
     return between(document, BEGIN, END, [markdown(head, rows)])
 
 
-def main(arguments: Sequence[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("features", type=Path, nargs="?", help="of pile_tasks.encode")
-    parser.add_argument("--half", choices=("choose", "report"), default="report")
-    parser.add_argument("--tasks", type=int, default=6)
-    parser.add_argument("--jobs", type=int, default=2)
-    parser.add_argument("--out", type=Path, default=RESULTS)
-    parser.add_argument("--page", action="store_true", help="fill the page from stored results")
-    given = parser.parse_args(arguments)
-    if given.page:
-        result = read_json(given.out)
-        PAGE.write_text(fill(PAGE.read_text(encoding="utf-8"), result), encoding="utf-8")
-        return
-    found = measure(given.features, given.half, given.tasks, given.jobs)
-    about = about_tasks("names", half=given.half, noise=NOISE)
-    write_lines(given.out, {**about, **found})
-
-
 if __name__ == "__main__":
-    main()
+    command(__doc__, RESULTS, measure, fill, noise=NOISE)

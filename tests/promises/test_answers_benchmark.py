@@ -60,17 +60,10 @@ def test_names_are_as_near_to_their_classes_as_they_are_good(answers, quality):
     assert (found["curve"][0][1] > 0.8) == (quality == "good")
 
 
-def test_the_table_of_names_is_made_from_committed_results(answers):
-    names = import_module("names")
-    result, text = answers.read_json(names.RESULTS), names.PAGE.read_text(encoding="utf-8")
+@pytest.mark.parametrize(("name", "cells"), [("answers", 16), ("names", 20)])
+def test_the_page_is_made_from_committed_results(answers, name, cells):
+    made = import_module(name)
+    result, text = answers.read_json(made.RESULTS), answers.PAGE.read_text(encoding="utf-8")
     assert result["half"] == "report"
-    assert len(result["cells"]) == 20
-    assert names.fill(text, result) == text, "run python benchmarks/names.py --page"
-
-
-def test_the_page_is_made_from_committed_results(answers):
-    result = answers.read_json(answers.RESULTS)
-    assert result["half"] == "report"
-    assert len(result["cells"]) == 16
-    text = answers.PAGE.read_text(encoding="utf-8")
-    assert answers.fill(text, result) == text, "run python benchmarks/answers.py --page"
+    assert len(result["cells"]) == cells
+    assert made.fill(text, result) == text, f"run python benchmarks/{name}.py --page"
