@@ -1,12 +1,11 @@
 """PrototypeClassifier: scikit-learn's contract, the promises of docs/estimator.md, and every message."""
 
 import re
-import subprocess
-import sys
 
 import numpy as np
 import pytest
 
+import semishot
 from semishot import PrototypeClassifier
 from semishot.errors import InputError
 from semishot.estimator import next_labels
@@ -42,48 +41,10 @@ def same(one, other, x):
 # The contract
 
 
-def test_import_semishot_loads_neither_torch_nor_scikit_learn():
-    code = "import sys, semishot; sys.exit(bool({'torch', 'sklearn'} & set(sys.modules)))"
-    subprocess.run([sys.executable, "-c", code], check=True)
-    import semishot
-
+def test_public_names_are_loaded_when_asked_for():
     with pytest.raises(AttributeError, match="no attribute 'Prototypes'"):
         _ = semishot.Prototypes
     assert semishot.next_to_label is next_labels.next_to_label
-
-
-WITHOUT_TORCH = """
-import sys
-
-class NoTorch:
-    def find_spec(self, name, path=None, target=None):
-        if name.partition(".")[0] == "torch":
-            raise ModuleNotFoundError("No module named 'torch'", name="torch")
-
-sys.meta_path.insert(0, NoTorch())
-import numpy as np
-from semishot import PrototypeClassifier, next_to_label
-
-for features in (3, 40):
-    owner = np.arange(60) % 3
-    x = np.random.default_rng(0).normal(size=(60, features)) + 3 * np.eye(3, features)[owner]
-    y = np.where(np.arange(60) < 9, owner, -1)
-    for refiner in ("learned", None):
-        fitted = PrototypeClassifier(refiner, reject=0.1).fit(x, y)
-        fitted.save(sys.argv[1])
-        assert (PrototypeClassifier.load(sys.argv[1]).predict(x) == fitted.predict(x)).all()
-        assert len(next_to_label(x, fitted))
-try:
-    PrototypeClassifier("fitted_mask").fit(x, y)
-except ValueError as error:
-    print(error)
-"""
-
-
-def test_torch_is_needed_by_refiners_alone(tmp_path):
-    command = [sys.executable, "-c", WITHOUT_TORCH, tmp_path / "model"]
-    told = subprocess.run(command, check=True, capture_output=True, text=True).stdout
-    assert told == "refiner='fitted_mask' needs PyTorch: pip install 'semishot[train]'\n"
 
 
 # Kinds of features and labels

@@ -72,6 +72,13 @@ def test_what_needs_torch_says_so_in_one_line(tmp_path):
     assert sorted(path.name for path in tmp_path.iterdir()) == ["labeled", "pile"]
 
 
+def test_a_refiner_of_the_estimator_needs_torch_and_says_so(tmp_path):
+    code = "import semishot; semishot.PrototypeClassifier('oslo').fit([[0, 1], [1, 0]], [0, 1])"
+    words = [sys.executable, "-c", code]
+    ended = subprocess.run(words, env=WITHOUT_TORCH, capture_output=True, text=True, check=False)
+    assert ended.stderr.endswith("refiner='oslo' needs PyTorch: pip install 'semishot[train]'\n")
+
+
 def test_commands_of_the_users_half_need_neither_torch_nor_linux(tmp_path):
     labeled, pile = folders(tmp_path)
     before = sorted(pile.rglob("*.png"))

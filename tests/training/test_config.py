@@ -1,7 +1,7 @@
 """Recipes and fleets: schedules as pure functions, JSON there and back, errors at the door."""
 
-import json
 import math
+import re
 from dataclasses import replace
 
 import pytest
@@ -97,16 +97,10 @@ def test_a_wrong_setting_is_named(settings, changes, message):
 
 
 def test_a_fleet_survives_json():
-    again = FleetConfig.from_json(FLEET.to_json())
-    assert again == FLEET
-    assert again.name == FLEET.name
-
-
-def test_within_a_group_is_told():
-    assert "within_group" not in json.loads(FLEET.to_json())["shape"]
     within = replace(FLEET, shape=replace(FLEET.shape, within_group=True))
-    assert FleetConfig.from_json(within.to_json()) == within
-    assert within.name.startswith("3way-2shot-M5-H6-within-group-12updates-2runs-")
+    for config in (FLEET, within):
+        again = FleetConfig.from_json(config.to_json())
+        assert (again, again.name) == (config, config.name)
 
 
 def test_a_fleets_name_tells_its_shape_and_every_difference():
@@ -116,30 +110,20 @@ def test_a_fleets_name_tells_its_shape_and_every_difference():
         replace(FLEET, data_fingerprint="e" * 64),
         replace(FLEET, recipe=replace(FLEET.recipe, init_std=0.02)),
         replace(FLEET, shape=replace(FLEET.shape, query=5)),
+        replace(FLEET, shape=replace(FLEET.shape, within_group=True)),
         replace(FLEET, members=(FLEET.members[0], Member("masked_soft_kmeans", 9))),
         replace(FLEET, members=FLEET.members[::-1]),
     ]
     assert len({config.name for config in [FLEET, *others]}) == len(others) + 1
 
 
-@pytest.mark.parametrize(
-    ("old", "new", "message"),
-    [
+def test_json_with_something_else_in_a_field_is_refused():
+    for old, new, message in (
         ('"updates": 12', '"updates": 12.5', "recipe.updates: expected `int`, got `float`"),
-        ('"precision": "bf16"', '"precision": "fp8"', "recipe.precision: invalid enum value 'fp8'"),
-        (
-            '"mask_power": 2',
-            '"mask_power": [2]',
-            "members[1]: option mask_power must be a finite number, not [2]",
-        ),
-    ],
-)
-def test_json_with_something_else_in_a_field_is_refused(old, new, message):
-    text = FLEET.to_json()
-    assert old in text
-    with pytest.raises(InputError) as caught:
-        FleetConfig.from_json(text.replace(old, new))
-    assert str(caught.value) == f"it is not a configuration of this version: {message}"
+        ('"mask_power": 2', '"mask_power": [2]', "members[1]: option mask_power must be a finite"),
+    ):
+        with pytest.raises(InputError, match=re.escape(f"of this version: {message}")):
+            FleetConfig.from_json(FLEET.to_json().replace(old, new))
 
 
 def test_supervised_runs_have_a_fleet_of_their_own_without_unlabeled_images():

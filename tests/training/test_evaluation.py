@@ -11,14 +11,12 @@ import numpy as np
 import pytest
 import torch
 
-from semishot.commands.main import main
 from semishot.data import pool as image_pool
 from semishot.data.episodes import EpisodeShape, Stream, sample_episodes
 from semishot.data.pool import ImagePool
 from semishot.data.splits import all_labeled
 from semishot.errors import InputError
 from semishot.network.protonet import ProtoNet, take_run
-from semishot.system import progress
 from semishot.system.devices import pick_device
 from semishot.training import evaluation as evaluating
 from semishot.training.config import FleetConfig, Member, Recipe
@@ -30,6 +28,7 @@ from semishot.training.evaluation import (
     pick_best,
 )
 from semishot.training.requests import EvaluationRequest, PickRequest, Where
+from support.commands import printed
 from support.fleets import CPU, train_fleet
 
 N, K, Q, M, H = 3, 2, 4, 5, 6
@@ -115,37 +114,16 @@ def test_transductive_records_say_so_and_need_a_method(tiny_pool, folders, monke
     evaluate_folder(ask(str(folders["supervised"]), "soft_kmeans"), Where(device="cpu"))
 
 
-def test_testing_shows_its_progress(tiny_pool, folders, monkeypatch, capsys):
-    monkeypatch.setattr(progress, "SECONDS_BETWEEN_LINES", 0.0)
-    model = evaluating.load_model(folders["soft_kmeans"], CPU)[1]
-    evaluate([(model, SHAPE)], tiny_pool, "test", SEEDS, episodes=9)
-    lines = capsys.readouterr().err.splitlines()
-    assert "embedding the test classes: 100%" in lines[0]
-    assert "testing: 100%" in lines[-1]
-
-
-def test_several_shapes_share_one_embedding(tiny_pool, folders, monkeypatch):
+def test_several_shapes_at_once_are_each_shape_alone(tiny_pool, folders):
     model = evaluating.load_model(folders["soft_kmeans"], CPU)[1]
     other = EpisodeShape(way=4, query=7, unlabeled=2)
     one_by_one = [
         evaluate([(model, shape)], tiny_pool, "test", SEEDS, episodes=9)[0]
         for shape in (SHAPE, other)
     ]
-    calls = []
-    monkeypatch.setattr(
-        evaluating, "embed_classes", lambda *args: calls.append(1) or embed_classes(*args)
-    )
     together = evaluate([(model, SHAPE), (model, other)], tiny_pool, "test", SEEDS, episodes=9)
-    assert len(calls) == 1
     for one, same in zip(one_by_one, together, strict=True):
         assert np.array_equal(one, same)
-
-
-def test_an_impossible_shape_is_refused_before_any_embedding(tiny_pool, folders, monkeypatch):
-    model = evaluating.load_model(folders["supervised"], CPU)[1]
-    monkeypatch.setattr(evaluating, "embed_classes", lambda *args: pytest.fail("it embedded"))
-    with pytest.raises(InputError, match="8 classes but an episode needs 3 \\+ 6"):
-        evaluate([(model, SHAPE)], tiny_pool, "val", SEEDS)
 
 
 def records_of(folder: Path, refiner: str | None, episodes: int, root: Path) -> list[dict]:
@@ -231,10 +209,7 @@ def test_the_best_on_validation_is_saved_with_its_test_record(
         assert [each.run for each in picked.candidates] == [best, *others]
         assert picked.record["split_seed"] == MEMBERS[best].split_seed
         for each in picked.candidates:
-            assert (each.model, each.split_seed) == (
-                MEMBERS[each.run].model,
-                MEMBERS[each.run].split_seed,
-            )
+            assert Member(each.model, each.split_seed) == MEMBERS[each.run]
             assert each.accuracy == val[each.run].mean()
             error = 1.96 * np.std(val[each.run]) / math.sqrt(val.shape[1])
             assert each.accuracy_ci95 == pytest.approx(error)
@@ -264,21 +239,14 @@ def test_a_method_the_fleet_does_not_hold_is_named(folder, tiny_root, tmp_path):
 def test_the_command_prints_the_runs_and_how_sure_the_choice_is(
     folder, tiny_root, tmp_path, capsys
 ):
-    out = tmp_path / "best.safetensors"
     shape = ["--way", "3", "--query", "4", "--distractors", "2", "--device", "cpu"]
-    command = ["pick", str(folder), str(out), *shape, "--data-root", str(tiny_root)]
-    main([*command, "--json"])
-    found = json.loads(capsys.readouterr().out)
-    assert out.exists()
+    command = ["pick", folder, tmp_path / "best.safetensors", *shape, "--data-root", tiny_root]
+    found = json.loads(printed(capsys, *command, "--json"))
     assert len(found["candidates"]) == len(MEMBERS)
-    assert found["val_accuracy"] == found["candidates"][0]["accuracy"]
-    assert found["val_accuracy_ci95"] == found["candidates"][0]["accuracy_ci95"]
-    main(command)
-    header, _, first, *rest = capsys.readouterr().out.splitlines()
+    header, _, first, *_, saved, lead = printed(capsys, *command).splitlines()
     assert header.split("  ")[0] == "method"
     best, error = 100 * found["val_accuracy"], 100 * found["val_accuracy_ci95"]
     assert f"{best:.2f} ± {error:.2f}" in first
-    saved, lead = rest[-2:]
     tested = f"{100 * found['accuracy']:.2f} ± {100 * found['accuracy_ci95']:.2f} %"
     assert f"of split seed {found['split_seed']}. On the test classes: {tested}." in saved
     difference, error = 100 * found["lead"]["difference"], 100 * found["lead"]["ci95"]

@@ -17,12 +17,10 @@ from semishot.commands.main import main
 from semishot.data.episodes import EpisodeShape
 from semishot.data.pool import ImagePool
 from semishot.network.protonet import take_run
-from semishot.paper import presets
 from semishot.system.progress import SECONDS_BETWEEN_LINES
 from semishot.training import fleet_log, loop
 from semishot.training.config import FleetConfig, Member, Recipe
 from semishot.training.fleet_log import (
-    DASH,
     Row,
     Validation,
     fixed_episodes,
@@ -32,6 +30,7 @@ from semishot.training.fleet_log import (
 from semishot.training.fleets import build_fleet
 from semishot.training.loop import TrainingRequest
 from semishot.training.run_folder import read_log
+from support.commands import refusal
 from support.fleets import CPU, fleet_config, interrupt, train_fleet, watch
 
 SHAPE = EpisodeShape(way=3, shot=2, query=1, unlabeled=4, distractors=2)
@@ -101,17 +100,6 @@ def test_validation_leaves_the_model_and_random_numbers_as_they_were(tiny_pool, 
     assert all(torch.equal(before[name], t) for name, t in model.state_dict().items())
     assert torch.equal(numbers, torch.get_rng_state())
     assert episodes.accuracies(model) == first
-
-
-def test_validations_are_at_most_ten_and_a_small_share_of_the_images(tiny_pool, monkeypatch):
-    monkeypatch.setattr(fleet_log, "SHARE", 0.05)
-    long = fleet(tiny_pool, recipe=replace(RECIPE, updates=20_000))
-    assert episodes_of(long, tiny_pool, 100).every == 2000
-    short = episodes_of(fleet(tiny_pool, recipe=replace(RECIPE, updates=400)), tiny_pool, 10)
-    embedded = len(np.unique(short.streams.draw(0, fleet_log.EPISODES)))
-    trained = short.every * SHAPE.images
-    assert short.every % 10 == 0
-    assert 0.05 * (trained - 10 * SHAPE.images) < embedded <= 0.05 * trained
 
 
 def test_the_log_has_the_accuracy_every_so_often_and_at_the_end(tiny_pool, tmp_path, monkeypatch):
@@ -202,63 +190,40 @@ def test_training_is_bit_identical_without_validation_and_event_file(
     assert [json.loads(x) for x in (tmp_path / "log.jsonl").read_text().splitlines()] == plain
 
 
+@pytest.mark.parametrize("first", [True, False], ids=["from the start", "requested later"])
 @pytest.mark.parametrize("stop", [4, 12, 20])
-def test_a_resumed_training_shows_what_an_undisturbed_one_does(whole, tiny_pool, tmp_path, stop):
-    """Stopped before a line of the log, with numbers made up here after the checkpoint; then let go."""
-    interrupt(request(tiny_pool, tmp_path), stop)
-    ahead = {"step": stop, "learning_rate": 7.0, "loss": [7.0] * 3, "accuracy": [7.0] * 3}
-    events = fleet_log.EventFile(tmp_path, fleet(tiny_pool))
-    events.add_line(ahead)
-    events.close()
-    watch(request(tiny_pool, tmp_path))
-    assert shown(tmp_path) == shown(whole)
-
-
-@pytest.mark.parametrize("stop", [12, 0], ids=["halfway", "when it was finished"])
-def test_requested_later_it_has_the_curves_from_the_beginning(whole, tiny_pool, tmp_path, stop):
-    if stop:
-        interrupt(request(tiny_pool, tmp_path, tensorboard=False), stop)
-    else:
-        watch(request(tiny_pool, tmp_path, tensorboard=False))
-    watch(request(tiny_pool, tmp_path))
-    assert shown(tmp_path) == shown(whole)
-
-
-COMMANDS = {
-    "train": ["train", "--device", "cpu", "--way", "3"],
-    "demo": ["demo", "--splits", "1"],
-    "reproduce": ["reproduce", "table1", "--dataset", "glyphs", "--splits", "1", "--device", "cpu"],
-}
-
-
-@pytest.fixture
-def surroundings(tiny_root, tmp_path, monkeypatch):
-    small = presets.Preset("a test's", Recipe(updates=3, filters=3, init_std=0.1))
-    for name in ("demo", "ren2018"):
-        monkeypatch.setitem(presets.PRESETS, name, small)
-    monkeypatch.setenv("SEMISHOT_DATA", str(tiny_root))
-    monkeypatch.chdir(tmp_path)
-
-
-@pytest.mark.usefixtures("surroundings")
-@pytest.mark.parametrize("command", COMMANDS.values(), ids=COMMANDS)
-def test_commands_leave_an_event_file_in_every_run_folder_or_one_line_without_the_package(
-    command, capsys, monkeypatch
+def test_a_resumed_training_shows_what_an_undisturbed_one_does(
+    whole, tiny_pool, tmp_path, stop, first
 ):
-    with monkeypatch.context() as patch, pytest.raises(SystemExit) as caught:
+    """Stopped before a line of the log, with numbers made up here after the checkpoint; then let go."""
+    interrupt(request(tiny_pool, tmp_path, tensorboard=first), stop)
+    if first:
+        ahead = {"step": stop, "learning_rate": 7.0, "loss": [7.0] * 3, "accuracy": [7.0] * 3}
+        events = fleet_log.EventFile(tmp_path, fleet(tiny_pool))
+        events.add_line(ahead)
+        events.close()
+    watch(request(tiny_pool, tmp_path))
+    assert shown(tmp_path) == shown(whole)
+    watch(request(tiny_pool, tmp_path))  # it is finished
+    assert shown(tmp_path) == shown(whole)
+
+
+def test_the_command_leaves_an_event_file_or_one_line_without_the_package(
+    tiny_root, tmp_path, capsys, monkeypatch
+):
+    monkeypatch.chdir(tmp_path)
+    words = ["train", "--preset", "demo", "--updates", "3", "--filters", "3", "--way", "3"]
+    words += ["--device", "cpu", "--data-root", str(tiny_root), "--tensorboard"]
+    with monkeypatch.context() as patch:
         patch.setitem(sys.modules, "tensorboard", None)
         patch.delitem(sys.modules, "torch.utils.tensorboard", raising=False)
-        main([*command, "--tensorboard"])
-    assert caught.value.code == 2
-    assert capsys.readouterr().err.splitlines()[-1] == (
-        "semishot: --tensorboard needs TensorBoard: pip install 'semishot[tensorboard]'"
-    )
+        missing = "--tensorboard needs TensorBoard: pip install 'semishot[tensorboard]'"
+        assert missing in refusal(capsys, *words)
     assert not Path("runs").exists()
-    main([*command, "--tensorboard"])
+    main(words)
     assert "to follow it: tensorboard --logdir runs" in capsys.readouterr().err
-    folders = [path.parent for path in Path("runs").rglob("model.safetensors")]
-    assert len(folders) == (1 if command[0] == "train" else 3)
-    assert all("loss/mean" in shown(folder) for folder in folders)
+    (folder,) = (path.parent for path in Path("runs").rglob("model.safetensors"))
+    assert "loss/mean" in shown(folder)
 
 
 # On stderr
@@ -276,43 +241,6 @@ def now(monkeypatch):
 def terminal(monkeypatch):
     wide = {"force_terminal": True, "width": 110, "color_system": None}
     monkeypatch.setattr(fleet_log, "Console", lambda **more: Console(**wide, **more))
-
-
-def cells(row: Row) -> dict[str, str]:
-    names = ("name", "updates", "loss", "validation", "rate", "left")
-    return dict(zip(names, row.cells(), strict=True))
-
-
-def test_a_row_is_named_after_its_methods_runs_and_episode():
-    shape, recipe = EpisodeShape(way=4, shot=2, unlabeled=3, distractors=6), Recipe(updates=70)
-    members = (Member("soft_kmeans", 0), Member("masked_soft_kmeans", 0), Member("soft_kmeans", 1))
-    row = row_of(FleetConfig("d", "f", "p", recipe, shape, members))
-    assert (row.name, row.updates) == ("2 methods, 3 runs, 4-way 2-shot M3 H6", 70)
-    alone = row_of(FleetConfig("d", "f", "p", recipe, shape, members[:1]))
-    assert alone.name == "soft_kmeans, 1 run, 4-way 2-shot M3 H6"
-    assert row.images == 3 * alone.images == 3 * (4 * 2 + (4 + 6) * 3 + 4 * 1)
-
-
-def test_rate_and_time_left_are_of_this_process_and_stay_once_it_is_done(now):
-    row = Row("fleet", 1000, 1)
-    row.begin(400)
-    now[0] += 10
-    row.advance(200, 0.5)
-    assert (row.done, row.skipped, row.rate) == (600, 400, 20)
-    assert cells(row)["left"] == "0:20"
-    now[0] += 10
-    row.advance(400, 0.25)
-    now[0] += 1000  # while others train
-    assert cells(row) == {
-        "name": "fleet",
-        "updates": "1,000 / 1,000",
-        "loss": "0.250",
-        "validation": DASH,
-        "rate": "30",
-        "left": "done",
-    }
-    row.testing = True  # by a worker
-    assert cells(row)["left"] == "testing"
 
 
 def test_lines_tell_the_whole_and_each_fleet_at_work_now_and_then(now, capsys):

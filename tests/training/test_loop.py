@@ -1,6 +1,7 @@
 """Training: the update, its log, its checkpoints, and that a killed run ends where it would have."""
 
 import math
+import shutil
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -76,9 +77,6 @@ def test_a_run_folder_holds_config_log_and_model(whole, tiny_pool):
     config = fleet(tiny_pool)
     assert FleetConfig.from_json((whole / "config.json").read_text()) == config
     assert load_model(whole, CPU)[0] == config
-
-
-def test_the_log_has_a_line_per_chunk_with_rate_and_loss_of_each_run(whole):
     lines = read_log(whole)
     assert [line["step"] for line in lines] == [FEW, 2 * FEW, RECIPE.updates]
     for line in lines:
@@ -186,31 +184,28 @@ def cut(path: Path, size: int) -> None:
 
 @pytest.mark.usefixtures("short_chunks")
 @pytest.mark.parametrize("change", [flip, cut])
-def test_after_a_damaged_checkpoint_it_trains_from_the_start(
-    whole, tiny_pool, tmp_path, capsys, change
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("state.pt", "is damaged: its checksum differs; training from the start"),
+        ("model.safetensors", "is damaged; it is trained again"),
+    ],
+)
+def test_a_damaged_checkpoint_or_model_is_said_and_trained_again(
+    whole, tiny_pool, tmp_path, capsys, change, name, message
 ):
     config = fleet(tiny_pool)
-    interrupt(request(config, tiny_pool, tmp_path), 3 * FEW)
-    path = tmp_path / "state.pt"
-    change(path, path.stat().st_size // 2)
+    if name == "state.pt":
+        interrupt(request(config, tiny_pool, tmp_path), 3 * FEW)
+    else:
+        shutil.copytree(whole, tmp_path, dirs_exist_ok=True)
+    change(tmp_path / name, (tmp_path / name).stat().st_size // 2)
     row = row_of(config)
     train_fleet(config, tiny_pool, tmp_path, row)
-    message = "state.pt is damaged: its checksum differs; training from the start"
-    assert message in capsys.readouterr().err
+    assert f"{name} {message}" in capsys.readouterr().err
     assert row.skipped == 0
     assert left(tmp_path) == left(whole)
     assert sorted(p.name for p in tmp_path.iterdir()) == sorted(p.name for p in whole.iterdir())
-
-
-@pytest.mark.usefixtures("short_chunks")
-@pytest.mark.parametrize("change", [flip, cut])
-def test_a_damaged_model_is_trained_again(whole, tiny_pool, tmp_path, capsys, change):
-    for name, content in left(whole).items():
-        (tmp_path / name).write_bytes(content)
-    change(tmp_path / "model.safetensors", len(left(whole)["model.safetensors"]) // 2)
-    train_fleet(fleet(tiny_pool), tiny_pool, tmp_path)
-    assert "model.safetensors is damaged; it is trained again" in capsys.readouterr().err
-    assert left(tmp_path) == left(whole)
 
 
 @pytest.mark.usefixtures("short_chunks")
@@ -224,17 +219,14 @@ def test_a_checkpoint_of_another_fleet_is_refused(tiny_pool, tmp_path):
 
 
 @pytest.mark.usefixtures("short_chunks")
-def test_a_training_yields_what_happened(tiny_pool, tmp_path):
-    """A chunk of 10 updates at a time, a line and a checkpoint every 20, and at the end of 50."""
-    config = fleet(tiny_pool)
-    working, saved = Event.WORKING, Event.SAVED
-    expected = [working, working, saved, working, saved]
-    assert watch(request(config, tiny_pool, tmp_path / "alone")) == expected
-    waits = request(config, tiny_pool, tmp_path / "waits")
-    waiting = training(waits, images_on(tiny_pool, CPU), row_of(config))
-    with Lock(tmp_path / "waits" / LOCK_FILE):
+def test_a_training_waits_for_another_in_its_folder(whole, tiny_pool, tmp_path):
+    waits = request(fleet(tiny_pool), tiny_pool, tmp_path)
+    waiting = training(waits, images_on(tiny_pool, CPU), row_of(waits.config))
+    with Lock(tmp_path / LOCK_FILE):
         assert [next(waiting), next(waiting)] == [Event.WAITING] * 2
-    assert list(waiting) == expected
+    assert Event.SAVED in waiting
+    assert [*waiting][-1] == Event.SAVED
+    assert left(tmp_path) == left(whole)
 
 
 @pytest.mark.parametrize("augment", [0.0, 1.0])

@@ -85,12 +85,6 @@ def test_what_is_not_a_record_is_refused_with_the_name_of_the_field(content, lin
 # Read
 
 
-def written(path: Path, content: object) -> Path:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps(content), encoding="utf-8")
-    return path
-
-
 def test_the_published_files_hold_records_of_their_kind():
     kinds = {"figure-masks": "masks", "table5": "baseline", "ablations": "ablation"}
     for path in [*PUBLISHED.glob("omniglot/[aft]*.json"), *PUBLISHED.glob("mini*/[aft]*.json")]:
@@ -98,23 +92,16 @@ def test_the_published_files_hold_records_of_their_kind():
         assert {r["kind"] for r in read_records(path)} == {expected}, path
 
 
-@pytest.mark.parametrize("content", ["[", "\xff", "[" * 100_000])
-def test_a_file_that_is_not_json_is_named(content, tmp_path):
+def test_what_was_not_measured_yet_is_no_record_and_a_damaged_one_is_named(tmp_path):
     path = tmp_path / "result.json"
-    path.write_bytes(content.encode("latin-1"))
-    with pytest.raises(InputError, match=r"cannot read .*result\.json"):
-        read_records(path)
+    assert rec.records_so_far(path) == []
+    path.write_text(json.dumps([record()]))
+    assert rec.records_so_far(path) == [record()]
+    path.write_text("[")
     with pytest.raises(
         InputError, match="cannot read .*result.json .*; delete it to measure again"
     ):
         rec.records_so_far(path)
-
-
-def test_what_was_not_measured_yet_is_no_record(tmp_path):
-    path = tmp_path / "result.json"
-    assert rec.records_so_far(path) == []
-    written(path, [record()])
-    assert rec.records_so_far(path) == [record()]
 
 
 # Published
@@ -131,7 +118,8 @@ def test_a_second_measurement_replaces_the_first(tmp_path):
 
 
 def test_a_damaged_file_is_not_published_to(tmp_path):
-    path = written(tmp_path / "some.json", [{"model": 3}])
+    path = tmp_path / "some.json"
+    path.write_text('[{"model": 3}]')
     with pytest.raises(InputError, match="record 0: kind must be one of"):
         publish([record()], path)
     assert json.loads(path.read_text()) == [{"model": 3}]

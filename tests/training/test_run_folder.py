@@ -1,6 +1,5 @@
-"""Where numbers come from: the digest of the code, the parts of a training, the data."""
+"""Where numbers come from: the parts of a training, the data."""
 
-import json
 from dataclasses import replace
 
 import numpy as np
@@ -11,40 +10,19 @@ from semishot.errors import InputError
 from semishot.training import run_folder
 
 
-def test_a_code_state_is_a_digest_of_files_that_make_numbers(monkeypatch):
-    seen = []
-    monkeypatch.setattr(
-        run_folder.provenance, "source_digest", lambda p: seen.extend(p) or "0" * 12
-    )
-    run_folder.code_state.__wrapped__()
-    names = {path.relative_to(run_folder.PACKAGE).as_posix() for path in seen}
-    assert names >= {"prototypes.py", "data/splits.py", "refine/oslo.py", "training/update.py"}
-    assert names >= {"network/fused/adam.py", "paper/table5.py"}
-    rooms = {name.split("/")[0] for name in names}
-    assert not rooms & {"label", "sorter", "report", "commands", "datasets", "workers", "system"}
+def test_parts_of_a_training_add_up_and_name_each_device_and_code():
+    first = {"code": "one", "commit": "c", "device": "a GPU", "date": "today", "seconds": 4.0}
+    second = {**first, "code": "two", "commit": "", "date": "tomorrow", "seconds": 2.0}
+    both = {**first, "code": "one + two", "commit": "c + ", "seconds": 6.0}
+    assert run_folder.joined([first, second]) == both
+    assert run_folder.joined([both, second]) == {**both, "seconds": 8.0}
 
 
-def test_parts_of_a_training_add_up_and_name_each_device_and_code(tmp_path, monkeypatch):
+def test_a_damaged_file_of_a_training_is_named(tmp_path):
     path = tmp_path / run_folder.TRAINING_FILE
     assert run_folder.training_of(path) == {}
-    ticks = iter([10.0, 11.5, 14.0, 0.0, 2.0])
-    monkeypatch.setattr(run_folder.time, "monotonic", lambda: next(ticks))
-    monkeypatch.setattr(run_folder, "code_state", lambda: {"code": "one", "commit": "c"})
-    first = run_folder.SessionLog(tmp_path, "a GPU")
-    first.save()
-    assert run_folder.training_of(path)["training"]["seconds"] == 1.5
-    first.save()
-    monkeypatch.setattr(run_folder, "code_state", lambda: {"code": "two"})
-    run_folder.SessionLog(tmp_path, "a GPU", run_folder.training_of(path)["training"]).save()
-    expected = {"code": "one + two", "commit": "c + ", "device": "a GPU", "date": first.date}
-    assert run_folder.training_of(path)["training"] == {**expected, "seconds": 6.0}
-
-
-@pytest.mark.parametrize("content", [[], {"code": 3}, {}])
-def test_a_damaged_file_of_a_training_is_named(content, tmp_path):
-    path = tmp_path / run_folder.TRAINING_FILE
-    path.write_text(json.dumps(content))
-    with pytest.raises(InputError, match="training.json: "):
+    path.write_text('{"code": 3}')
+    with pytest.raises(InputError, match="training.json: code: expected `str`, got `int`"):
         run_folder.training_of(path)
 
 
