@@ -65,13 +65,11 @@ def asked_few(asked, tmp_path) -> LabelRequest:
 
 @pytest.fixture
 def client(asked) -> Iterator[Client]:
-    with serving(asked) as (_, opened_client):
-        opened_client.until(lambda state: state["rows"] == 48)
+    with serving(asked, 48) as (_, opened_client):
         yield opened_client
 
 
 @pytest.fixture
 def few(asked_few) -> Iterator[Client]:
-    with serving(asked_few) as (_, opened_client):
-        opened_client.until(lambda state: state["rows"] == 3)
+    with serving(asked_few, 3) as (_, opened_client):
         yield opened_client

@@ -20,8 +20,6 @@ def refused(client, path, body):
     ("body", "reason"),
     [
         ({"kind": ["undo"]}, "kind"),
-        ({"kind": "undo", "key": "x" * 65}, "key: expected `str` of length <= 64"),
-        ({"kind": "undo", "key": "\n"}, "key: expected `str` matching"),
         ({"kind": "answer", "set": [[0.5, [1]]]}, "expected `int`, got `float`"),
         ({"kind": "reject", "value": 2}, "value: expected"),
         ({"kind": "new", "name": "a\u202eb", "images": []}, "must be printable"),
@@ -66,8 +64,7 @@ def test_a_full_disk_is_named_to_the_page_and_the_answer_can_be_given_again(few)
 
 
 def test_no_answer_is_acknowledged_into_a_folder_that_is_gone(asked_few):
-    with serving(asked_few) as (_, client):
-        client.until(lambda state: state["rows"] == 3)
+    with serving(asked_few, 3) as (_, client):
         assert client.ask("/answer", {"kind": "new", "name": "a", "images": []})[0] == 200
         shutil.rmtree(asked_few.folder)
         status, problem = refused(client, "/answer", {"kind": "new", "name": "b", "images": []})
@@ -79,8 +76,7 @@ def test_no_answer_is_acknowledged_into_a_folder_that_is_gone(asked_few):
 
 
 def test_a_pile_that_goes_away_and_comes_back_is_watched_again(asked_few):
-    with serving(asked_few) as (running, client):
-        client.until(lambda state: state["rows"] == 3)
+    with serving(asked_few, 3) as (running, _):
         reader, away = running.session.pile, asked_few.pile.with_name("elsewhere")
         asked_few.pile.rename(away)
         for problem in (True, False):

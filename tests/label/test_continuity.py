@@ -38,8 +38,7 @@ def answers(client):
 
 
 def test_classify_continues_from_answers(asked_own, sort):
-    with serving(asked_own) as (_, client):
-        client.until(lambda state: state["rows"] == 48)
+    with serving(asked_own, 48) as (_, client):
         names = client.names()
         client.say(kind="new", name="dotted", images=[names["dots-0.png"], names["dots-1.png"]])
         client.say(kind="new", name="circle", images=[names["circle-0.png"]])
@@ -76,8 +75,7 @@ def test_label_continues_from_classify(asked_own, sort):
 
 
 def test_answers_follow_a_pile_that_was_moved(asked_own):
-    with serving(asked_own) as (_, client):
-        client.until(lambda state: state["rows"] == 48)
+    with serving(asked_own, 48) as (_, client):
         label_some(client)
         before = answers(client)
     moved = replace(asked_own, pile=asked_own.pile.rename(asked_own.pile.with_name("elsewhere")))
@@ -90,8 +88,7 @@ def test_answers_follow_a_pile_that_was_moved(asked_own):
 
 
 def test_a_pile_whose_files_were_moved_goes_elsewhere_with_its_out(asked_own, tmp_path):
-    with serving(asked_own) as (_, client):
-        client.until(lambda state: state["rows"] == 48)
+    with serving(asked_own, 48) as (_, client):
         label_some(client)
         assert client.json("/apply", {"how": "move", "which": "all"})["files"] == 48
     (tmp_path / "there").mkdir()
@@ -106,8 +103,7 @@ def test_a_pile_whose_files_were_moved_goes_elsewhere_with_its_out(asked_own, tm
 
 
 def test_labels_that_classify_adds_while_the_page_is_open_arrive_there(asked_own, sort):
-    with serving(asked_own) as (_, client):
-        client.until(lambda state: state["rows"] == 48)
+    with serving(asked_own, 48) as (_, client):
         classify(sort)
         state = client.until(lambda state: state["classes"])
         assert {name for _, name in state["classes"]} == set(MEMBERS)

@@ -48,8 +48,7 @@ def test_names_that_begin_like_formulas_are_harmless_in_tables(cache, tmp_path):
     save(draw("cross", 1), pile / "=cmd.png")
     save(draw("cross", 2), pile / "b.png")
     asked = LabelRequest(pile, out=tmp_path / "out", encoder="omniglot", cache=cache, device="cpu")
-    with serving(asked) as (_, client):
-        client.until(lambda state: state["rows"] == 2)
+    with serving(asked, 2) as (_, client):
         client.say(kind="new", name="=1+1", images=[1])
         assert {row["file_name"] for row in table(client, "metadata.csv")} <= {
             "./=cmd.png",
@@ -91,8 +90,7 @@ def test_exports_for_other_tools_name_the_same_decisions(client, asked):
 def test_apply_does_what_the_plan_says_and_undo_takes_it_back(asked_own, how):
     asked, pile = asked_own, asked_own.pile
     before = {path.name: path.read_bytes() for path in pile.iterdir()}
-    with serving(asked) as (running, client):
-        client.until(lambda state: state["rows"] == 48)
+    with serving(asked, 48) as (running, client):
         names = label_some(client)
         client.say(kind="answer", set=[[0, [names["dots-0.png"]]]])
         plan = client.json(f"/plan?how={how}&which=confirmed")
@@ -116,8 +114,7 @@ def test_apply_does_what_the_plan_says_and_undo_takes_it_back(asked_own, how):
 
 
 def test_a_sorted_pile_is_still_there_when_it_is_opened_again(asked_own):
-    with serving(asked_own) as (_, client):
-        client.until(lambda state: state["rows"] == 48)
+    with serving(asked_own, 48) as (_, client):
         names = label_some(client)
         client.json("/apply", {"how": "move", "which": "confirmed"})
     with serving(asked_own) as (_, client):

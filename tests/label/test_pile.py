@@ -11,8 +11,7 @@ def test_files_that_vanish_or_change_are_shown_as_such(asked_own):
     asked, pile = asked_own, asked_own.pile
     for path in pile.glob("[!d]*.png"):
         path.unlink()
-    with serving(asked) as (running, client):
-        client.until(lambda state: state["rows"] == 12)
+    with serving(asked, 12) as (running, client):
         names = client.names()
         (pile / "dots-0.png").unlink()
         save(draw("cross", 77), pile / "dots-1.png")
@@ -35,8 +34,7 @@ def test_a_file_that_cannot_be_read_does_not_stop_the_others(drawings, cache, tm
     (pile / "good.png").write_bytes((drawings[1] / "dots-1.png").read_bytes())
     (pile / "bad.png").write_bytes(b"not an image")
     asked = LabelRequest(pile, out=tmp_path / "out", encoder="omniglot", cache=cache, device="cpu")
-    with serving(asked) as (running, client):
-        client.until(lambda state: state["rows"] == 1)
+    with serving(asked, 1) as (running, client):
         while running.session.pile.progress.phase != "ready":
             time.sleep(0.01)
         assert client.state()["rows"] == 1

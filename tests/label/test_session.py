@@ -1,17 +1,11 @@
 """A pile and answers -> what the page shows: guesses, questions, copies."""
 
-import io
 from dataclasses import replace
-from random import Random
 
 import numpy as np
-import pytest
 from PIL import Image
 
-from semishot.data.thumbnails import fingerprint
 from semishot.label import LabelRequest
-from semishot.label.similarity import near_copies
-from semishot.sorter.sample import objects, picture
 from support.labeling import label_some, serving
 from support.own_images import MEMBERS, draw, save
 
@@ -106,8 +100,7 @@ def test_labels_of_a_folder_are_imported_once(asked, drawings):
 
 
 def test_reopening_shows_the_same_state_without_reading_again(asked):
-    with serving(asked) as (_, client):
-        client.until(lambda state: state["rows"] == 48)
+    with serving(asked, 48) as (_, client):
         label_some(client)
         before = client.state()
     with serving(asked) as (running, client):
@@ -147,19 +140,6 @@ def test_copies_are_one_image_and_near_copies_are_answered_together(cache, tmp_p
         assert (said[near], said[first]) == (-1, 0)
 
 
-@pytest.mark.parametrize("share", [0.8, 0.6, 0.4])
-def test_a_photograph_that_was_resized_is_a_near_copy(share):
-    rng, shapes = Random(0), list(objects()[0].values())
-    pictures = [Image.open(io.BytesIO(picture(shapes[n % 3], rng))) for n in range(12)]
-    small = pictures[3].resize([round(side * share) for side in pictures[3].size])
-    file = io.BytesIO()
-    small.save(file, "jpeg", quality=80)
-    looks = [np.frombuffer(fingerprint(p), np.uint8) for p in (*pictures, Image.open(file))]
-    assert near_copies(np.stack(looks)).tolist() == [*range(12), 3]
-    shots = [(0, 5), (5, 3)]  # of one burst
-    assert near_copies(np.stack(looks), shots).tolist() == [0, 1, 2, 0, 4, 0, *range(6, 12), 0]
-
-
 def test_what_is_known_of_one_image(client):
     names = label_some(client)
     about = client.json(f"/image/{names['circle-7.png']}")
@@ -167,14 +147,3 @@ def test_what_is_known_of_one_image(client):
     assert about["shares"][0][0] == 1
     assert sum(share for _, share in about["shares"]) <= 1.001
     assert client.json("/find?text=CIRCLE-7")["images"] == [names["circle-7.png"]]
-
-
-def test_near_copies_are_found_in_a_large_pile_too():
-    rng = np.random.default_rng(0)
-    rows = rng.integers(0, 256, (3500, 576))
-    rows[3100] = (rows[7] * 0.8).round() + 3  # darker
-    rows[3200] = rows[3100]
-    rows[20:30] = 255  # blank ones are no copies
-    groups = near_copies(rows)
-    assert groups[[7, 3100, 3200]].tolist() == [7, 7, 7]
-    assert (groups != np.arange(len(rows))).sum() == 2

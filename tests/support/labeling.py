@@ -96,8 +96,8 @@ def label_some(client: Client, kinds: Sequence[str] = MEMBERS, each: int = 3) ->
 
 
 @contextmanager
-def serving(request: LabelRequest) -> Iterator[tuple[Running, Client]]:
-    """A server in a thread, and a client that has shown its token."""
+def serving(request: LabelRequest, rows: int = 0) -> Iterator[tuple[Running, Client]]:
+    """A server in a thread, and a client that has shown its token, once so many images are known."""
     with opened(request) as running:
         thread = threading.Thread(target=running.run)
         thread.start()
@@ -106,6 +106,7 @@ def serving(request: LabelRequest) -> Iterator[tuple[Running, Client]]:
                 time.sleep(0.01)
             client = Client(running.address())
             client.running = running
+            client.until(lambda state: state["rows"] >= rows)
             yield running, client
         finally:
             running.server.should_exit = True

@@ -106,8 +106,6 @@ class WatchedPile:
         self.status: dict[str, FileStatus] = {}
         self.skipped: dict[str, str] = {}
         """Files that are not images of the pile, and why."""
-        self.imported: dict[bytes, str] = {}
-        """The labels of --labeled that are in the store."""
         self.opened: tuple[ImageEncoder, EmbeddingCache] | None = None
         """What encodes, and where features are kept, from the first image on."""
         self.progress = ReadingProgress("listing")
@@ -140,19 +138,17 @@ class WatchedPile:
 
     def find(self, wanted: ImageFilter) -> list[int]:
         """Images with a file that fits."""
-        images = self.images[:]
-        return [i for i in images if any(self._fits(name, wanted) for name in self.files[i])]
 
-    def _fits(self, name: str, wanted: ImageFilter) -> bool:
-        shown, seen = self.shown(name), self.store.files.get(name)
-        if wanted.text.casefold() not in shown.casefold():
-            return False
-        if wanted.folder and PurePath(shown).parent != PurePath(wanted.folder):
-            return False
-        if not (wanted.first or wanted.last):
-            return True
-        day = date.fromtimestamp(seen.changed / 1e9).isoformat() if seen else ""
-        return bool(day) and wanted.first <= day <= (wanted.last or day)
+        def fits(name: str) -> bool:
+            shown, seen = self.shown(name), self.store.files.get(name)
+            day = date.fromtimestamp(seen.changed / 1e9).isoformat() if seen else ""
+            return (
+                wanted.text.casefold() in shown.casefold()
+                and (not wanted.folder or PurePath(shown).parent == PurePath(wanted.folder))
+                and wanted.first <= day <= (wanted.last or day)
+            )
+
+        return [image for image in self.images[:] if any(map(fits, self.files[image]))]
 
     def folders(self) -> list[tuple[str, int]]:
         """Folders of the pile that hold files, and how many."""
@@ -193,20 +189,18 @@ class WatchedPile:
         fresh = [i for name, i in self.listed.items() if self.status[name] != before.get(name)]
         self.skipped = {name: why for name, why in self.skipped.items() if name in self.listed}
         self.skipped |= {skipped.shown: skipped.reason for skipped in listing.skipped}
-        gone = [name for name in before or self._seen_in_pile() if name not in self.listed]
+        seen, pile = self.store.files, self.request.pile
+        earlier = before or [name for name in seen if Path(name).is_relative_to(pile)]
+        gone = [name for name in earlier if name not in self.listed]
         for name in gone:
-            if seen := self.store.files.get(name):
-                self._name(seen.image, name)
+            if name in seen:
+                self._name(seen[name].image, name)
         if fresh:
             self._take_in(fresh)
         if (fresh or gone or not before) and not self.stopping.is_set():
             self._import_labels()
             count = len(self.listed)
             self._show(ReadingProgress("ready", count, count, self.progress.rate))
-
-    def _seen_in_pile(self) -> list[str]:
-        """Files of the pile that were seen when it was labeled before."""
-        return [name for name in self.store.files if Path(name).is_relative_to(self.request.pile)]
 
     def _open(self) -> tuple["ImageEncoder", EmbeddingCache]:
         from semishot.sorter.encoders.names import DEFAULT, open_encoder
@@ -324,7 +318,6 @@ class WatchedPile:
             seen = self.store.files.get(name)
             if item.label is not None and seen is not None and seen[1:] == self.status[name]:
                 labels[self.digest_of[seen.image]] = item.label
-        if labels != self.imported:
+        if labels:
             self.store.import_labels(labels)
-            self.imported = labels
             self.changed()

@@ -58,13 +58,6 @@ STATUS: dict[type[Exception], int] = {
 """Exceptions of the routes -> the status of the answer; the first one that fits counts."""
 
 
-class AnswerEnvelope(msgspec.Struct):
-    """What comes with an answer: a key that a repeated request has again, and the pile it is for."""
-
-    key: Annotated[str, msgspec.Meta(max_length=64, pattern=r"^[!-~]*\Z")] | None = None
-    pile: str | None = None
-
-
 class NamesRequest(msgspec.Struct):
     """Images whose files are to be named."""
 
@@ -121,7 +114,7 @@ class Pages:
             posted("/apply", SortingChoice, self.apply),
             posted("/undo", NoBody, self.undo),
             posted("/keywords", SortingChoice, self.keywords),
-            posted("/model", NoBody, self.model),
+            posted("/model", NoBody, lambda _: {"path": str(finish.save_model(self.session))}),
             posted("/invite", NoBody, lambda _: {"address": self.invite()}),
         ]
 
@@ -149,11 +142,11 @@ class Pages:
         )
 
     def answer(self, event: dict[str, Any]) -> dict[str, Any]:
-        fields = {name: event.pop(name) for name in ("key", "pile") if name in event}
-        envelope = from_json(AnswerEnvelope, fields, "the request")
-        if envelope.pile not in (None, self.session.store.name):
+        """key: a repeated request has it again. pile: the one it is for, by the name of its store."""
+        key, pile = (event.pop(name, None) for name in ("key", "pile"))
+        if pile not in (None, self.session.store.name):
             raise ConflictError("this answer was given for another pile, and is dropped")
-        return {"event": self.session.answer(read_event(event), envelope.key)}
+        return {"event": self.session.answer(read_event(event), key and str(key))}
 
     def _requested(self, request: Request) -> int:
         """An image of this pile."""
@@ -200,7 +193,7 @@ class Pages:
 
     def files(self, request: Request) -> Response:
         """The folders of the pile, and the files that are skipped."""
-        skipped = sorted((self.pile.shown(n), why) for n, why in self.pile.skipped.items())
+        skipped = sorted((self.pile.shown(n), why) for n, why in [*self.pile.skipped.items()])
         return _json({"folders": self.pile.folders(), "skipped": skipped[:MOST_SKIPPED]})
 
     def map(self, request: Request) -> Response:
@@ -237,9 +230,6 @@ class Pages:
     def keywords(self, choice: SortingChoice) -> dict[str, Any]:
         path, count = finish.write_keywords(self.session, choice.which)
         return {"path": str(path), "files": count}
-
-    def model(self, body: NoBody) -> dict[str, str]:
-        return {"path": str(finish.save_model(self.session))}
 
 
 def posted(path: str, kind: type[T], work: Callable[[T], Any]) -> Route:

@@ -132,7 +132,8 @@ def opened(request: LabelRequest) -> Iterator[Running]:
         )
     with lock, contextlib.closing(open_store(out)) as store:
         before = store.about("port") or ""  # open tabs find the server again there
-        listener = listening(request.host, request.port, int(before) if before.isdigit() else 0)
+        remembered = min(int(before), 65535) if before.isdigit() else 0
+        listener = listening(request.host, request.port, remembered)
         with contextlib.closing(listener):
             port = listener.getsockname()[1]
             store.remember("port", str(port))
@@ -177,12 +178,9 @@ def listening(host: str, port: int, remembered: int) -> socket.socket:
             listener.bind((resolved[4][0], attempt))
             listener.listen(128)
             return listener
-        except (
-            OSError,
-            OverflowError,
-        ) as error:  # a port of 65536 or more in an OUT from elsewhere
+        except OSError as error:
             listener.close()
-            reason = str(getattr(error, "strerror", error))
+            reason = error.strerror
     raise InputError(
         f"cannot listen on {host}, port {port or 'any'} ({reason}): choose another --port"
     )
@@ -236,20 +234,16 @@ class Guard:
 
     def _host_is_ours(self, request: Request) -> bool:
         """An address, localhost or this machine's name, with our port: no name that others can point here."""
-        try:
+        with contextlib.suppress(ValueError):
             shown = urlsplit(f"//{request.headers.get('host', '')}")
-            name, port = shown.hostname or "", shown.port or 80
-        except ValueError:
-            return False
-        if port != self.port or shown.username or shown.path:
-            return False
-        if is_loopback(self.host):
-            return is_loopback(name)
-        try:
-            ipaddress.ip_address(name)
-        except ValueError:
-            return name in {"localhost", self.host.lower(), socket.gethostname().lower()}
-        return True
+            name = shown.hostname or ""
+            if (shown.port or 80) != self.port or shown.username or shown.path:
+                return False
+            if is_loopback(self.host) or is_loopback(name):
+                return is_loopback(name)
+            own = {self.host.lower(), socket.gethostname().lower()}
+            return name in own or bool(ipaddress.ip_address(name))
+        return False
 
 
 def _origin_is_ours(request: Request) -> bool:
