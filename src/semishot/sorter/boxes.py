@@ -21,9 +21,9 @@ ANIMAL, LEAST = "1", 0.2
 """MegaDetector's category of animals, and how sure it must be."""
 EXIF_TIMES = ((0x8769, 36867), (0x8769, 36868), (0, 306))
 """When a photograph was taken: the part of EXIF and the tag, the best first."""
-Share = Annotated[float, Meta(ge=0, le=1)]
+Share = Annotated[float, Meta(ge=-0.01, le=1.01)]
 Box = tuple[Share, Share, Share, Share]
-"""Left, top, width and height as shares of an upright image."""
+"""Left, top, width and height as shares of an upright image, as detectors round them."""
 
 
 class Detection(Struct):

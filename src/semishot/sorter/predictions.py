@@ -22,10 +22,7 @@ if TYPE_CHECKING:  # it imports scipy
 LABELED, CORRECTED = "labeled", "corrected"
 """The decisions of rows that are not predicted: labeled when given, or by a correction of the pile."""
 DECISION, CORRECT, NEAREST = "decision", "correct", "nearest_class"
-COLUMNS = (
-    *("path", "label", NEAREST, "probability", "stranger_probability", "runner_up"),
-    DECISION,
-)
+COLUMNS = ("path", "label", NEAREST, "probability", "stranger_probability", "runner_up", DECISION)
 """Of predictions.csv, before CORRECT, which the user may fill in."""
 DIGITS = 4
 """Of probabilities: all counts are sums of these rounded ones, so they follow from the table."""
