@@ -188,7 +188,9 @@ def test_the_example_of_the_document_runs_without_semishot_and_torch(model, tmp_
     classifier = PrototypeClassifier.load(model / "classifier.safetensors")
     encoder = open_encoder(str(model / "run.safetensors"))
     encoder = replace(encoder, prepare=Middle(84, 84, 0.875)).viewed("both")
-    exporting.export_classifier(classifier, encoder, tmp_path / "model.onnx")
+    folder = shutil.copytree(model, tmp_path / "model")
+    save_encoder(encoder, folder)
+    export(folder, tmp_path / "model.onnx")
     rng = np.random.default_rng(4)
     pictures = {"r.png": COLORS["red <1>"], "b.png": COLORS["blue"], "none.png": (20, 230, 20)}
     for name, color in pictures.items():

@@ -24,6 +24,8 @@ TOLERANCE, ALONE = 1e-3, 0.01
 """Largest allowed difference of probabilities between the file and the classifier. Features of which no row
 of the graph has a larger cosine are no trial: rounding decides which of their neighbours count."""
 BATCH, LANDMARKS = 7, 20
+OLDEST_OPSET = 11
+"""The first one with all operators of the classifier."""
 
 
 @dataclass(frozen=True)
@@ -43,23 +45,19 @@ class Exported:
 
 
 def export(model: Path, out: Path) -> Exported:
-    """Write `out` from a folder that `semishot classify` left, or from a saved PrototypeClassifier."""
-    if not model.is_dir():
-        return export_classifier(PrototypeClassifier.load(model), None, out)
-    fitted, encoder = read_saved_model(model)
-    return export_classifier(PrototypeClassifier.from_fitted(fitted), encoder, out)
+    """Write `out` from a folder that `semishot classify` left, or from a saved PrototypeClassifier.
 
-
-def export_classifier(
-    classifier: PrototypeClassifier, encoder: ImageEncoder | None, out: Path
-) -> Exported:
-    """Write `out`, which takes images, or features if there is no encoder.
-
-    The graph is compared with the classifier before the file is written. The classifier is also compared
-    alone: the test images are rarely near a class.
+    It takes images, or features if there is no encoder, and is compared with the classifier before it is
+    written. The classifier is also compared alone: the test images are rarely near a class.
     """
     if out.suffix != ".onnx":
         raise InputError(f"an ONNX file ends in .onnx, not {out.name!r}")
+    encoder = None
+    if model.is_dir():
+        fitted, encoder = read_saved_model(model)
+        classifier = PrototypeClassifier.from_fitted(fitted)
+    else:
+        classifier = PrototypeClassifier.load(model)
     data, trials = graph_of(classifier, None), feature_trials(classifier)
     takes, difference = f"features ({trials.shape[1]})", compare(data, trials, trials, classifier)
     if encoder is not None:
@@ -83,15 +81,15 @@ def graph_of(classifier: PrototypeClassifier, encoder: ImageEncoder | None) -> b
     if encoder is None:
         features = graph.input(FEATURES, "float32", "batch", width)
     else:
-        if encoder.batch is not None:
-            raise InputError(
-                f"{encoder.name} takes {encoder.batch} image(s) at once, and the exported file would too: "
-                "export the encoder again with opset 18 or later and a dynamic batch"
-            )
         images = graph.input(IMAGES, "uint8", "batch", *encoder.shape)
         views = node("Reshape", images, [-1, *encoder.view_shape])
         count = encoder.shape[0] // encoder.view_shape[0]
         by_view = node("Reshape", graph.include(encoder.graph, views), [-1, count, width])
+        if encoder.batch is not None or graph.opsets[""] < OLDEST_OPSET:
+            raise InputError(
+                f"{encoder.name} takes {encoder.batch or 'any number of'} images at once, in opset "
+                f"{graph.opsets['']}: export the encoder again with a dynamic batch and opset 18 or later"
+            )
         features = node("ReduceMean", by_view, [1], keepdims=0)
         framing = encoder.prepare
         facts |= dict(zip(("height", "width", "channels"), map(str, encoder.shape), strict=True))

@@ -116,7 +116,7 @@ class ImageEncoder:
     def batch_size(self, device: str) -> int:
         """How many views are encoded at once. On a CPU each is encoded alone and on one core: its features
         are the same bits whatever is encoded beside it, and cores need not wait for each other."""
-        return self.batch or (BATCH_ON_GPU if CUDA in providers(device) else 1)
+        return self.batch or (1 if providers(device) == [CPU] else BATCH_ON_GPU)
 
     def session(self, device: str) -> Any:
         """What runs the graph on a device, auto, cpu, cuda or cuda:N; opened when it is first used."""
@@ -184,23 +184,21 @@ def open_session(graph: bytes, device: str = "cpu") -> Any:
     os.environ["ORT_DISABLE_TELEMETRY"] = "1"
     import onnxruntime
 
-    number = {"device_id": device.partition(":")[2] or "0"}
-    wanted = [(CUDA, number) if name == CUDA else name for name in providers(device)]
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = 1  # the thread that asks is the one that works
     options.log_severity_level = 4  # errors are raised; they need not be printed too
     try:
-        return onnxruntime.InferenceSession(graph, options, providers=wanted)
+        return onnxruntime.InferenceSession(graph, options, providers=providers(device))
     except Exception as error:  # its own types
         raise InputError(f"onnxruntime cannot open the graph ({reason_of(error)})") from error
 
 
-def providers(device: str) -> list[str]:
+def providers(device: str) -> list[Any]:
     """Of onnxruntime, the best first."""
     import onnxruntime
 
     if device != "cpu" and CUDA in onnxruntime.get_available_providers():
-        return [CUDA, CPU]
+        return [(CUDA, {"device_id": device.partition(":")[2] or "0"}), CPU]
     if device.startswith("cuda"):
         raise InputError(
             f"--device {device}: onnxruntime is installed without CUDA (onnxruntime-gpu)"

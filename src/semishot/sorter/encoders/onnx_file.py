@@ -5,7 +5,6 @@ rule. No library of custom operators is loaded.
 Letters: B images, H x W pixels, C channels, T tokens, D features.
 """
 
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -38,57 +37,43 @@ ASSUMED_SCALE = (
 )
 
 
-@dataclass(frozen=True)
-class ImageInput:
-    """What a file takes."""
-
-    name: str
-    type: str
-    order: str
-    """Of its axes: BCHW or BHWC."""
-    lengths: dict[str, int]
-    """Of H, W and C."""
-    batch: int | None
-    """The only number of images that it takes."""
-
-
 def open_onnx(name: str, path: Path, options: OnnxOptions) -> ImageEncoder:
     """The encoder of a file, seeing the middle."""
     data = read_onnx(path)
     try:
         session, graph = open_session(data), OnnxGraph()
-        taken = image_input(session.get_inputs(), options.encoder_size)
-        batch, shape = taken.batch or "batch", [taken.lengths[axis] for axis in "HWC"]
-        pixels = graph.input(IMAGES, "uint8", batch, *shape)
-        if (scale := scale_of(taken, options)) is not None:
+        inputs, outputs = session.get_inputs(), session.get_outputs()
+        order, lengths = layout_of(inputs, options.encoder_size)
+        given, batch = inputs[0], lengths.get("B")
+        height, width, channels = (lengths[axis] for axis in "HWC")
+        pixels = graph.input(IMAGES, "uint8", batch or "batch", height, width, channels)
+        if (scale := scale_of(given.type, channels, options)) is not None:
             pixels = (node("Cast", pixels, to=TYPES["float32"]) - scale[0]) / scale[1]
-            pixels = node("Cast", pixels, to=TYPES[FLOATS[taken.type]])
-        pixels = node("Transpose", pixels, perm=["BHWC".index(axis) for axis in taken.order])
-        output = output_of(session.get_outputs(), options.encoder_output)
-        found = output_shape(session, taken, output)
-        values = graph.include(data, pixels, taken.name, output)
+            pixels = node("Cast", pixels, to=TYPES[FLOATS[given.type]])
+        pixels = node("Transpose", pixels, perm=["BHWC".index(axis) for axis in order])
+        output = output_of(outputs, options.encoder_output)
+        shape = shape_of(session, output, given, [lengths.get(axis, 1) for axis in order])
+        values = graph.include(data, pixels, given.name, output)
     except ValueError as error:  # an InputError, or a name in it is not UTF-8
         raise InputError(f"{path}: {reason_of(error)}") from error
-    values, features = node("Cast", values, to=TYPES["float32"]), found[-1]
-    if len(found) == 4:
-        maps = [taken.order.index(axis) for axis in "HW"]
-        values, features = (
-            node("ReduceMean", values, maps, keepdims=0),
-            found[taken.order.index("C")],
-        )
-    elif len(found) == 3 and options.encoder_tokens == "mean":
+    values, features = node("Cast", values, to=TYPES["float32"]), shape[-1]
+    if len(shape) == 4:
+        features = shape[order.index("C")]
+        maps = [order.index("H"), order.index("W")]
+        values = node("ReduceMean", values, maps, keepdims=0)
+    elif len(shape) == 3 and options.encoder_tokens == "mean":
         values = node("ReduceMean", values, [1], keepdims=0)
-    elif len(found) == 3:
+    elif len(shape) == 3:
         values = node("Gather", values, 0, axis=1)
-    graph.output(FEATURES, values, "float32", batch, features)
+    graph.output(FEATURES, values, "float32", batch or "batch", features)
     share, bicubic = options.encoder_crop or CROP, not options.encoder_bilinear
-    framing = Middle(shape[0], shape[1], share, shape[2], bicubic)
-    notes = () if taken.type == UINT8 or options.encoder_mean is not None else (ASSUMED_SCALE,)
-    return ImageEncoder(name, framing, features, graph.serialized(), taken.batch, notes)
+    framing = Middle(height, width, share, channels, bicubic)
+    notes = () if given.type == UINT8 or options.encoder_mean is not None else (ASSUMED_SCALE,)
+    return ImageEncoder(name, framing, features, graph.serialized(), batch, notes)
 
 
-def image_input(inputs: list[Any], wanted: int | None) -> ImageInput:
-    """Layout, type and shape of the only input."""
+def layout_of(inputs: list[Any], wanted: int | None) -> tuple[str, dict[str, int]]:
+    """The order of axes of the only input, BCHW or BHWC, and their lengths; B is left out if any will do."""
     found = ", ".join(f"{each.name} {each.type} {each.shape}" for each in inputs)[:200]
     refused = InputError(
         f"it takes {found or 'nothing'}, not one input of float or uint8 images, (images, channels, height, "
@@ -99,25 +84,26 @@ def image_input(inputs: list[Any], wanted: int | None) -> ImageInput:
     _, first, _, last = inputs[0].shape
     is_last = first not in (1, 3) and (last in (1, 3) or "channel" in str(last).lower())
     order = "BHWC" if is_last else "BCHW"
-    fixed = {a: n for a, n in zip(order, inputs[0].shape, strict=True) if isinstance(n, int)}
-    height, width, channels = fixed.get("H", wanted), fixed.get("W", wanted), fixed.get("C", 3)
-    if channels not in (1, 3):
+    pairs = zip(order, inputs[0].shape, strict=True)
+    fixed = {axis: length for axis, length in pairs if isinstance(length, int)}
+    usual = {"C": 3} if wanted is None else {"H": wanted, "W": wanted, "C": 3}
+    lengths = usual | fixed
+    if lengths["C"] not in (1, 3):
         raise refused
-    if height is None or width is None:
+    if not {"H", "W"} <= lengths.keys():
         raise InputError("it takes images of any size: pass --encoder-size PIXELS")
-    takes = f"it takes images of {height:,} x {width:,} pixels"
-    if wanted is not None and (height, width) != (wanted, wanted):
+    takes = f"it takes images of {lengths['H']:,} x {lengths['W']:,} pixels"
+    if wanted is not None and not lengths["H"] == lengths["W"] == wanted:
         raise InputError(f"{takes}, not {wanted}: drop --encoder-size")
-    if not 1 <= min(height, width) <= max(height, width) <= MOST_SIDE:
+    if not all(1 <= lengths[axis] <= MOST_SIDE for axis in "HW"):
         raise InputError(f"{takes}, not 1 to {MOST_SIDE:,} a side")
-    lengths = {"H": height, "W": width, "C": channels}
-    return ImageInput(inputs[0].name, inputs[0].type, order, lengths, fixed.get("B"))
+    return order, lengths
 
 
-def scale_of(taken: ImageInput, options: OnnxOptions) -> Any:
+def scale_of(kind: str, channels: int, options: OnnxOptions) -> Any:
     """Mean and std of each channel (2, C) of pixels of 0 to 255; None if the file takes uint8 pixels."""
-    mean, std, channels = options.encoder_mean, options.encoder_std, taken.lengths["C"]
-    if taken.type == UINT8:
+    mean, std = options.encoder_mean, options.encoder_std
+    if kind == UINT8:
         if mean or std:
             raise InputError("it takes uint8 pixels: drop --encoder-mean and --encoder-std")
         return None
@@ -150,16 +136,16 @@ def output_of(outputs: list[Any], wanted: str | None) -> str:
     return choices[0]
 
 
-def output_shape(session: Any, taken: ImageInput, output: str) -> tuple[int, ...]:
-    """The shape of the output for noise."""
-    lengths = taken.lengths | {"B": taken.batch or 1}
-    shape = tuple(lengths[axis] for axis in taken.order)
+def shape_of(session: Any, output: str, given: Any, shape: list[int]) -> tuple[int, ...]:
+    """The shape of the output for noise of this shape."""
     noise = np.random.default_rng(0).integers(0, 256, shape)
     try:
-        given = noise.astype(FLOATS.get(taken.type, "uint8"))
-        found: tuple[int, ...] = session.run([output], {taken.name: given})[0].shape
+        images = noise.astype(FLOATS.get(given.type, "uint8"))
+        found: tuple[int, ...] = session.run([output], {given.name: images})[0].shape
     except Exception as error:  # onnxruntime's own types
-        raise InputError(f"it cannot be run on images {shape} ({reason_of(error)})") from error
+        raise InputError(
+            f"it cannot be run on images {noise.shape} ({reason_of(error)})"
+        ) from error
     if len(found) not in (2, 3, 4) or found[0] != shape[0] or 0 in found:
         raise InputError(
             f"its output {output!r} has the shape {found} for {shape[0]} images, not (images, features); "
