@@ -156,11 +156,12 @@ def test_the_page_loads_nothing_from_elsewhere_and_has_no_inline_script(opened):
     assert b"://" not in page
     assert b"onclick" not in page
     assert b"style=" not in page
-    for name in (f"/{script}" for script in routes.SCRIPTS):
-        _, _, script = opened[1].ask(name)
-        assert b"innerHTML" not in script
+    for name in routes.SCRIPTS:
+        _, _, script = opened[1].ask(f"/{name}")
         assert b"eval(" not in script
-        assert script.replace(b"http://www.w3.org/2000/svg", b"").count(b"://") == 0
+        if name != "preact.js":  # it names the properties and name spaces that it can set
+            assert b"nnerHTML" not in script
+            assert b"://" not in script
 
 
 @pytest.mark.parametrize(

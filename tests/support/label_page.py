@@ -47,8 +47,27 @@ class Tab:
         self.go("all")
         self.press("/")
         self.page.keyboard.type(text)
-        self.wait("(text) => document.getElementById('title').textContent.includes(text)", text)
+        self.says("title", text)
         self.press("Enter")
+
+    def text(self, selector):
+        return self.page.locator(selector).text_content()
+
+    def says(self, identifier, text):
+        """Wait until an element holds this text."""
+        from playwright.sync_api import expect  # without it, the command itself is still tested
+
+        expect(self.page.locator(f"#{identifier}")).to_contain_text(text, timeout=60_000)
+
+    def ring(self):
+        """The file of the image with the ring."""
+        return self.page.locator(".tile.cursor").get_attribute("title")
+
+    def selected(self):
+        return self.page.locator('.tile[aria-selected="true"]').count()
+
+    def edit(self, name):
+        self.page.click(f'[aria-label="Rename, merge or delete {name}"]')
 
     def press(self, *keys):
         for key in keys:
@@ -95,10 +114,7 @@ class Tab:
         self.press("n")
         self.page.keyboard.type(name)
         self.press("Enter")
-        self.wait(
-            "(name) => [...document.querySelectorAll('.entry .name')].some((e) => e.textContent === name)",
-            argument=name,
-        )
+        self.page.wait_for_selector(f".entry .name:text-is('{name}')")
         self.settle()
         self.go("all")
 

@@ -1,139 +1,128 @@
 // Answers: what a person says of images, shown at once and sent; and the buttons for them.
 
-import { $, badge, button, counted, element, number, toast } from "/dom.js";
-import { chosen, toJudge } from "/navigation.js";
-import { NONE, UNKNOWN } from "/state.js";
-import { draw } from "/views.js";
+import { Badge, counted, html, number, toast } from "/dom.js";
+import { open, stepLarge } from "/navigation.js";
+import { outbox, refetch } from "/server.js";
+import { chosen, deselect, NONE, page, sectionOf, toJudge, UNKNOWN } from "/state.js";
 
 /** Send an event and show at once what it says of these images: [[answer, images], …]. */
-function say(page, event, set, text) {
+function say(event, set, text) {
   const overlay = set.flatMap(([value, images]) => images.map((image) => [image, value]));
-  document.dispatchEvent(new CustomEvent("answered", { detail: performance.now() }));
-  const promise = page.outbox.add(event, overlay);
+  document.dispatchEvent(new CustomEvent("answered"));
+  const sent = outbox.add(event, overlay);
   page.state.overlay(overlay);
-  page.selected.clear();
-  page.crossed.clear();
-  if (page.view === "audit") for (const [, images] of set) for (const image of images) page.judged.add(image);
-  page.anchor = null;
-  draw(page);
-  toast(text, () => step(page, "undo"));
-  return promise.catch((error) => { toast(error.message); page.server.refetch(); });
+  if (page.view === "audit") for (const [image] of overlay) page.judged.add(image);
+  deselect();
+  page.draw();
+  toast(text, () => step("undo"));
+  if (page.large) stepLarge(1);
+  sent.catch((error) => { toast(error.message); refetch(); });
 }
 
-export function answer(page, classId, images = chosen(page)) {
+/** Answers to keep: [[class, images], …]. */
+const sayAll = (set, text) => say({ kind: "answer", set }, set, text);
+
+export function answer(classId, images = chosen()) {
   const { state } = page, index = classId === 0 ? NONE : state.index(classId);
-  if (!images.length) return;
-  if (classId > 0 && index < 0) { toast("This class is gone."); return; }
-  const set = [[classId, images]];
-  say(page, { kind: "answer", set }, set, `${counted(images.length, "image")}: ${state.className(index)}`);
+  if (classId > 0 && index < 0) toast("This class is gone.");
+  else if (images.length) sayAll([[classId, images]], `${counted(images.length, "image")}: ${state.className(index)}`);
 }
 
-/** Images by what `keyOf` says of each; those without are left out. */
-function grouped(images, keyOf) {
-  const groups = new Map();
-  for (const image of images) {
-    const key = keyOf(image);
-    if (key === undefined) continue;
-    if (!groups.has(key)) groups.set(key, []);
-    groups.get(key).push(image);
-  }
-  return [...groups];
+/** [[class, images], …] by the class that `indexOf` says of each row; what is of none is left out. */
+function grouped(images, indexOf) {
+  const { state } = page, groups = Map.groupBy(images, (image) => indexOf(state.rowOf.get(image), image));
+  groups.delete(UNKNOWN);
+  return [...groups].map(([index, those]) => [index === NONE ? 0 : state.classes[index][0], those]);
 }
 
-export function accept(page, images) {
-  const { state, view } = page;
-  if (view === "audit") {
-    const [image, decision] = toJudge(page)[0] || [];
-    if (image) say(page, { kind: "answer", set: [[decision, [image]]] }, [[decision, [image]]], "Right");
-    return;
-  }
-  const set = grouped(images, (image) => {
-    const row = state.rowOf.get(image), doubt = view === "doubtful" && state.doubts.get(image);
-    const where = doubt ? doubt.suggested : state.isConfirmed(row) ? UNKNOWN : state.shownIn(row);
-    return where === UNKNOWN ? undefined : where === NONE ? 0 : state.classes[where][0];
-  });
-  if (!set.length) { toast("There is no guess to accept."); return; }
-  const count = set.reduce((sum, [, accepted]) => sum + accepted.length, 0);
-  say(page, { kind: "answer", set }, set, `${counted(count, "guess", "guesses")} accepted`);
+/** The index of what is asked about a row: whether it is of this class. */
+function askedOf(row, image) {
+  const { state, view } = page, audited = view === "audit" && toJudge().find(([waiting]) => waiting === image);
+  if (audited) return audited[1] === 0 ? NONE : state.index(audited[1]);
+  if (view === "doubtful" && state.doubts.has(image)) return state.doubts.get(image);
+  return state.isConfirmed(row) ? UNKNOWN : state.shownIn(row);
+}
+
+export function accept(images) {
+  const set = grouped(images, askedOf), count = set.reduce((sum, [, accepted]) => sum + accepted.length, 0);
+  if (count) sayAll(set, `${counted(count, "guess", "guesses")} accepted`);
+  else toast("There is no guess to accept.");
 }
 
 /** Accept all guesses of a section, after a glance at it. */
-export function acceptSection(page, key) {
-  const section = page.grid.section(key);
-  if (section) accept(page, section.rows.map((row) => page.state.image[row]));
+export function acceptSection(key) {
+  const { rows = [] } = sectionOf(key) || {};
+  if (rows.length) accept(rows.map((row) => page.state.image[row]));
 }
 
-export function notThis(page, images) {
-  const { state } = page;
-  if (page.view === "audit") {
-    const [image, decision] = toJudge(page)[0] || [];
-    if (image) say(page, { kind: "not", class: decision, images: [image] }, [[-1, [image]]], "Wrong");
-    return;
+export function notThis(images) {
+  const { state, view } = page, groups = grouped(images, view === "audit" ? askedOf : (row) => state.shownIn(row));
+  for (const [classId, those] of groups) {
+    const name = state.className(classId ? state.index(classId) : NONE);
+    say({ kind: "not", class: classId, images: those }, [[-1, those]], `${counted(those.length, "image")}: not ${name}`);
   }
-  const groups = grouped(images, (image) => {
-    const where = state.shownIn(state.rowOf.get(image));
-    return where === UNKNOWN ? undefined : where;
-  });
-  if (!groups.length) { toast("This is in no class."); return; }
-  for (const [where, those] of groups) say(page, { kind: "not", class: where === NONE ? 0 : state.classes[where][0], images: those }, [[-1, those]], `${counted(those.length, "image")}: not ${state.className(where)}`);
+  if (!groups.length) toast("This is in no class.");
 }
 
-export function clear(page, images) {
-  const confirmed = images.filter((image) => page.state.isConfirmed(page.state.rowOf.get(image))), set = [[-1, confirmed]];
-  if (confirmed.length) say(page, { kind: "answer", set }, set, `${counted(confirmed.length, "answer")} taken back`);
+export function clear(images) {
+  const confirmed = images.filter((image) => page.state.isConfirmed(page.state.rowOf.get(image)));
+  if (confirmed.length) sayAll([[-1, confirmed]], `${counted(confirmed.length, "answer")} taken back`);
 }
 
 /** Undo or redo; pressed again before the page has followed, it is sent all the same. */
-export async function step(page, kind) {
-  const title = window.semishot.judged() ? page.state[kind] : "";
+export async function step(kind) {
+  const title = outbox.isJudged() ? page.state[kind] : "";
   if (title === null) { toast(`Nothing to ${kind}.`); return; }
-  try {
-    await page.outbox.add({ kind });
-    toast(`${kind === "undo" ? "Undone" : "Redone"}${title ? `: ${title}` : ""}`);
-  } catch (error) { toast(error.message); }
+  await send({ kind }, `${kind === "undo" ? "Undone" : "Redone"}${title ? `: ${title}` : ""}`).catch(({ message }) => toast(message));
 }
 
-/** What a button of answers does. */
-export function press({ dataset }, page, images = chosen(page)) {
-  if (dataset.answer) answer(page, Number(dataset.answer), images);
-  else if (dataset.does === "accept") accept(page, images);
-  else if (dataset.does === "not") notThis(page, images);
-  else if (dataset.does === "clear") clear(page, images);
-  else if (dataset.does === "new") page.dialogs.newClass(images);
+/** Send what says nothing of images but `text`; `undo`: whether to offer to take it back. */
+export async function send(event, text = "", undo = false) {
+  await outbox.add(event);
+  if (text) toast(text, undo && (() => step("undo")));
 }
 
-/** pressed: the index of the class that one image is confirmed to be in. */
-export function answerButtons(page, images, pressed) {
-  const { state, view } = page, buttons = [];
-  const make = (key, name, data, index) => {
-    const made = button();
-    made.append(typeof key === "number" ? badge(state, key) : Object.assign(element("span", "key plain", key), { ariaHidden: "true" }), element("span", "name", name));
-    Object.assign(made.dataset, data);
-    if (index !== undefined && pressed !== undefined) made.setAttribute("aria-pressed", pressed === index);
-    return made;
-  };
-  if (view === "kinds" && !state.classes.length) buttons.push(make(NONE, "Stranger", { answer: 0 }));
-  if (state.classes.length) {
-    const rows = images.map((image) => state.rowOf.get(image));
-    const guesses = new Set(rows.filter((row) => !state.isConfirmed(row)).map((row) => state.shownIn(row)));
-    guesses.delete(UNKNOWN);
-    if (view !== "kinds" && view !== "audit" && (guesses.size || view === "doubtful")) buttons.push(make("↵", view === "doubtful" || guesses.size === 1 ? "Accept" : "Accept all", { does: "accept" }));
-    buttons.push(...state.classes.map(([id, name], index) => make(index, name, { answer: id }, index)));
-    buttons.push(make(NONE, "Stranger", { answer: 0 }, NONE));
-    if (view !== "kinds" && view !== "audit" && rows.some((row) => state.shownIn(row) !== UNKNOWN)) buttons.push(make("-", "Not this", { does: "not" }));
-    if (rows.some((row) => state.isConfirmed(row))) buttons.push(make("⌫", "Take back", { does: "clear" }));
-  }
-  const naming = view === "kinds" || !state.classes.length;
-  buttons.push(make("N", view === "kinds" ? "Name row" : naming ? "Name them" : "New class", { does: "new" }));
-  if (naming) buttons.at(-1).className = "primary wide";
-  if (view === "kinds") buttons.unshift(buttons.pop());
-  return buttons;
+/** Ask for the name of a new class of these images. */
+export const nameImages = (images) => open({ kind: "name", images, typed: "", wrong: "" });
+
+/** The answers that fit these images. */
+function answersFor(images) {
+  const { state, view } = page, { classes } = state, naming = view === "kinds" || !classes.length;
+  const rows = images.map((image) => state.rowOf.get(image));
+  const unconfirmed = rows.filter((row) => !state.isConfirmed(row));
+  const guesses = new Set(unconfirmed.map((row) => state.shownIn(row)).filter((where) => where !== UNKNOWN));
+  const guessed = classes.length > 0 && view !== "kinds" && view !== "audit";
+  const acceptsOne = view === "doubtful" || guesses.size === 1, isSorted = rows.some((row) => state.shownIn(row) !== UNKNOWN);
+  const name = { sign: "N", name: view === "kinds" ? "Name row" : naming ? "Name them" : "New class", does: nameImages, primary: naming };
+  return [
+    view === "kinds" && { ...name, id: "new" },
+    guessed && (guesses.size || view === "doubtful") && { id: "accept", sign: "↵", name: acceptsOne ? "Accept" : "Accept all", does: accept },
+    ...classes.map(([id, name], index) => ({ id, index, name, does: () => answer(id, images) })),
+    (classes.length || view === "kinds") && { id: 0, index: NONE, name: "Stranger", does: () => answer(0, images) },
+    guessed && isSorted && { id: "not", sign: "-", name: "Not this", does: notThis },
+    classes.length && unconfirmed.length < rows.length && { id: "clear", sign: "⌫", name: "Take back", does: clear },
+    view !== "kinds" && { ...name, id: "new" },
+  ].filter(Boolean);
 }
 
-export function drawBar(page) {
-  const images = chosen(page), atCursor = !page.selected.size && images.length === 1;
-  $("bar").classList.toggle("empty", !images.length || (atCursor && page.phone.matches));
-  $("bar").hidden = page.view === "skipped" || (["audit", "map", "kinds"].includes(page.view) && !images.length);
-  $("chosen").textContent = !images.length ? "Nothing to answer here" : atCursor ? "" : page.view === "kinds" ? counted(images.length, "image") : `${number(images.length)} selected`;
-  $("answers").replaceChildren(...(images.length ? answerButtons(page, images) : []));
+/** `pressed`: the index of the class that one image is confirmed to be in. */
+export function Answers({ images, pressed, ...attributes }) {
+  return html`<div class="answers" ...${attributes}>${answersFor(images).map(({ id, index, sign, name, does, primary }) => html`
+    <button type="button" key=${id} class=${primary && "primary wide"} data-does=${id} onClick=${() => does(images)}
+      aria-pressed=${pressed === undefined || index === undefined ? undefined : pressed === index}>
+      <${Badge} index=${index} sign=${sign} /><span class="name">${name}</span>
+    </button>`)}</div>`;
+}
+
+/** The answers to what is selected, or has the ring, below the tiles. */
+export function Bar() {
+  const { view, selected, phone } = page, images = chosen(), atCursor = !selected.size && images.length === 1;
+  if (view === "skipped" || (["audit", "map", "kinds"].includes(view) && !images.length)) return null;
+  const count = view === "kinds" ? counted(images.length, "image") : `${number(images.length)} selected`;
+  const isEmpty = !images.length || (atCursor && phone.matches);
+  const text = !images.length ? "Nothing to answer here" : atCursor ? "" : count;
+  return html`<section id="bar" class="bar ${isEmpty ? "empty" : ""}" aria-label="Answer">
+    <span id="chosen" class="chosen">${text}</span>
+    ${images.length > 0 && html`<${Answers} id="answers" images=${images} />`}
+  </section>`;
 }

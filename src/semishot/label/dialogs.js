@@ -1,166 +1,277 @@
-// The small dialogs: a new class, an edited class, help; what all dialogs do; and the filter.
+// The dialogs: a new class, a class to edit, help, and the last one, with the sorting, the tables and the model.
 
-import { answer, step } from "/answers.js";
-import { $, counted, element, number, on, plainText, toast } from "/dom.js";
-import { focusTiles } from "/navigation.js";
-import { post } from "/server.js";
-import { draw, isFiltered } from "/views.js";
+import { answer, send } from "/answers.js";
+import { counted, html, number, toast } from "/dom.js";
+import { close, open, stepLarge } from "/navigation.js";
+import { Component } from "/preact.js";
+import { ask, post } from "/server.js";
+import { deselect, page } from "/state.js";
 
-/** Back and a click outside close every dialog, and then the tiles have the keys again. */
-export function listenToDialogs(page) {
-  for (const dialog of document.querySelectorAll("dialog")) {
-    new MutationObserver(() => {
-      if (dialog.open && !history.state) history.pushState({ view: page.view }, ""); // else Back would leave the page
-    }).observe(dialog, { attributeFilter: ["open"] });
-    dialog.addEventListener("click", (event) => {
-      if (event.target.closest("[data-close]")) dialog.close();
-      if (event.target === dialog && !dialog.classList.contains("large")) {
-        const box = dialog.getBoundingClientRect();
-        const inside = event.clientX >= box.left && event.clientX <= box.right && event.clientY >= box.top && event.clientY <= box.bottom;
-        if (!inside) dialog.close();
-      }
+/** A dialog, open while it exists. Escape and a click outside close it. */
+export class Dialog extends Component {
+  componentDidMount() {
+    this.base.showModal();
+  }
+
+  render({ children, ...attributes }) {
+    const outside = ({ target, clientX: x, clientY: y }) => {
+      const { left, right, top, bottom } = this.base.getBoundingClientRect();
+      if (target === this.base && (x < left || x > right || y < top || y > bottom)) close();
+    };
+    return html`<dialog ...${attributes} onClick=${outside} onCancel=${close}>${children}</dialog>`;
+  }
+}
+
+/** Change what the open dialog shows. */
+function set(change) {
+  if (page.dialog) Object.assign(page.dialog, change);
+  page.paint();
+}
+
+/** Do what takes time; what is wrong with it is said in the dialog. */
+async function attempt(work) {
+  set({ busy: true, wrong: "" });
+  await work().catch(({ message }) => set({ wrong: message }));
+  set({ busy: false });
+}
+
+const CloseButton = ({ text = "Close", primary }) => html`
+  <button type="button" class=${primary ? "primary" : "quiet"} onClick=${close}>${text}</button>`;
+const Wrong = () => html`<p class="wrong" role="alert">${page.dialog.wrong}</p>`;
+
+/* A new class, and one that is edited */
+
+/** The class of the name that has been typed, if there is one. */
+function typedClass() {
+  const typed = page.dialog.typed.trim().toLocaleLowerCase();
+  return page.state.classes.find(([, name]) => name.toLocaleLowerCase() === typed);
+}
+
+function NameField({ id }) {
+  return html`<label>Name <input id=${id} type="text" maxlength="100" autocomplete="off" spellcheck=${false} list="class-known" required
+      autofocus value=${page.dialog.typed} onInput=${({ target }) => set({ typed: target.value })} /></label>
+    <datalist id="class-known">${page.state.classes.map(([, name]) => html`<option value=${name} />`)}</datalist>
+    <${Wrong} />`;
+}
+
+function NewClass() {
+  const { images, typed } = page.dialog;
+  const submit = (event) => {
+    event.preventDefault();
+    const known = typedClass();
+    if (known && images.length) {
+      close();
+      answer(known[0], images);
+      return;
+    }
+    attempt(async () => {
+      await send({ kind: "new", name: typed, images }, `New class: ${typed.trim()}`, true);
+      deselect();
+      close();
+      page.draw();
+      if (page.large) stepLarge(1);
     });
-    dialog.addEventListener("close", () => { if (!document.querySelector("dialog[open]")) focusTiles(page); });
-  }
-}
-
-/** What opens it. */
-export function helpDialog() {
-  on("invite", "click", async () => {
-    try {
-      $("invite-text").textContent = (await post("/invite", {})).address;
-    } catch { $("invite-text").textContent = "The server does not answer."; }
-  });
-  return () => {
-    $("invite-text").textContent = "";
-    $("help-dialog").showModal();
   };
+  const lead = images.length ? `${counted(images.length, "image")} will be its first.` : "Select images of it afterwards, and press its key.";
+  return html`<${Dialog} id="name-dialog" aria-labelledby="name-title">
+    <form onSubmit=${submit}>
+      <h2 id="name-title">New class</h2>
+      <p id="name-lead">${lead}</p>
+      <${NameField} id="name-input" />
+      <div class="row end"><${CloseButton} text="Cancel" /><button type="submit" class="primary">Make class</button></div>
+    </form>
+  <//>`;
 }
 
-/** The class of a name that was typed, if there is one. */
-function classCalled(page, typed) {
-  return page.state.classes.find(([, name]) => name.toLocaleLowerCase() === typed.trim().toLocaleLowerCase());
-}
-
-/** Offer the names of the classes where a name is typed. */
-function listKnown(page) {
-  $("class-known").replaceChildren(...page.state.classes.map(([, name]) => Object.assign(element("option"), { value: name })));
-}
-
-/** What opens it, for these images; `large` is the large picture, which goes on after it. */
-export function newClassDialog(page, large) {
-  let toName = [];
-  $("name-dialog").querySelector("form").addEventListener("submit", async (event) => {
+function EditClass() {
+  const { state, arranged, dialog: { id, typed } } = page, index = state.index(id), other = typedClass();
+  if (index < 0) return null; // it has gone
+  const name = state.className(index), into = other && other[0] !== id ? other : null;
+  const change = (event, text) => attempt(() => send(event, text, true).then(close));
+  const submit = (event) => {
     event.preventDefault();
-    const known = classCalled(page, $("name-input").value);
-    if (known && toName.length) {
-      $("name-dialog").close();
-      answer(page, known[0], toName);
-      return;
-    }
-    try {
-      await page.outbox.add({ kind: "new", name: $("name-input").value, images: toName });
-    } catch (error) {
-      $("name-wrong").textContent = error.message;
-      return;
-    }
-    $("name-dialog").close();
-    page.selected.clear();
-    page.crossed.clear();
-    draw(page);
-    toast(`New class: ${$("name-input").value.trim()}`, () => step(page, "undo"));
-    if ($("large").open) large.step(1);
-  });
-  return (images) => {
-    toName = images;
-    $("name-lead").textContent = images.length ? `${counted(images.length, "image")} will be its first.` : "Select images of it afterwards, and press its key.";
-    $("name-input").value = $("name-wrong").textContent = "";
-    listKnown(page);
-    $("name-dialog").showModal();
-    $("name-input").focus();
+    if (into) change({ kind: "delete", class: id, into: into[0] }, `${name} merged into ${into[1]}`);
+    else change({ kind: "rename", class: id, name: typed }, `Renamed ${typed.trim()}`);
   };
+  const answers = counted(arranged.classes[index].confirmedFiles, "answer");
+  return html`<${Dialog} id="class-dialog" aria-labelledby="class-title">
+    <form onSubmit=${submit}>
+      <h2 id="class-title">${name}</h2>
+      <p>The name of another class merges the two.</p>
+      <${NameField} id="class-name" />
+      <div class="row"><button type="submit" class="primary" id="class-rename">${into ? "Merge" : "Rename"}</button></div>
+      <hr />
+      <p>Deleting it takes back its ${answers}. Undo brings them back.</p>
+      <div class="row">
+        <button type="button" id="class-delete" class="danger"
+          onClick=${() => change({ kind: "delete", class: id }, `${name} deleted`)}>Delete class</button>
+        <span class="grow" /><${CloseButton} />
+      </div>
+    </form>
+  <//>`;
 }
 
-/** What opens it, for the id of a class. */
-export function editClassDialog(page) {
-  let editing = 0;
-  const nameNow = () => page.state.className(page.state.index(editing));
-  const other = () => [classCalled(page, $("class-name").value)].find((found) => found && found[0] !== editing);
-  async function change(event, text) {
-    try {
-      await page.outbox.add(event);
-      $("class-dialog").close();
-      toast(text, () => step(page, "undo"));
-    } catch (error) { $("class-wrong").textContent = error.message; }
+/* Help: keys, marks, and an address for another browser */
+
+const KEYS = [
+  ["1 … 9", "this class; for more classes, `N` and its name"],
+  ["0", "stranger: it belongs to none of the classes"],
+  ["-", "not this class: guess again without it"],
+  ["Enter", "accept the guess; with `Shift`, all of the section"],
+  ["Backspace", "take the answer back"],
+  ["N", "new class, of what is selected or has the ring"],
+  ["Space", "the picture, large; there, `Z` or the wheel zooms"],
+  ["← → ↑ ↓", "move; with `Shift`, select on the way"],
+  ["X", "select, or select no longer"],
+  ["Ctrl A", "select all of this section"],
+  ["Esc", "select nothing; then, show all images again"],
+  ["PgUp PgDn", "previous, next view in the list at the side"],
+  ["/", "find by file name, folder, date or probability; again, all images"],
+  ["T", "file names under the tiles"],
+  ["Ctrl Z", "undo, without limit; with `Ctrl` `Y`, redo"],
+  ["?", "this page"],
+];
+const MARKS = [
+  ["confirmed", "✓", "confirmed: you said so"],
+  ["guess", "87\u202f%", "guessed, and how probable that is"],
+  ["ask", "?", "worth asking: your answer would help most"],
+];
+
+const keyed = (words) => words.split(" ").map((word) => (word === "…" ? "… " : html`<kbd>${word}</kbd> `));
+const explained = (text) => text.split("`").map((part, i) => (i % 2 ? html`<kbd>${part}</kbd>` : part));
+
+function Help() {
+  const invite = () => post("/invite").then(({ address }) => set({ address }), ({ message }) => set({ address: message }));
+  return html`<${Dialog} id="help-dialog" aria-labelledby="help-title">
+    <h2 id="help-title" tabindex="-1" autofocus>Keys</h2>
+    <table class="keys"><tbody>
+      ${KEYS.map(([keys, text]) => html`<tr><th scope="row">${keyed(keys)}</th><td>${explained(text)}</td></tr>`)}
+    </tbody></table>
+    <p>Click images to select them, Shift-click for a range, or drag a box.
+      An answer is for all that is selected, or else for the image with the ring around it.</p>
+    <ul class="legend">
+      ${MARKS.map(([kind, sign, text]) => html`<li><span class="mark ${kind}">${sign}</span> <span>${text}</span></li>`)}
+    </ul>
+    <div class="row">
+      <button type="button" onClick=${invite}>Address for another browser</button><output>${page.dialog.address}</output>
+      <span class="grow" /><${CloseButton} primary />
+    </div>
+  <//>`;
+}
+
+/* Finish: what a sorting would do, the sorting and its undo, tables and the model */
+
+const HOW = { copy: ["Copy", "copied", ""], move: ["Move", "moved", ""], link: ["Link", "linked", " by symbolic links"] };
+const WHICH = { all: "Confirmed and guessed", confirmed: "Confirmed only" };
+const TABLES = { "labels.csv": "Table", "metadata.csv": "ImageFolder", "coco.json": "COCO", "observations.csv": "Camtrap DP" };
+
+export function openFinish() {
+  open({ kind: "finish", how: "copy", which: "all", plan: null, done: "", wrong: "" });
+  fetchPlan();
+}
+
+let planning = 0;
+/** Ask what a sorting like this would do. One that has been done is repeated in its own way. */
+async function fetchPlan() {
+  const { how, which } = page.dialog, mine = ++planning;
+  const plan = await ask(`/plan?how=${how}&which=${which}`).catch(({ message }) => ({ problem: message }));
+  if (mine !== planning || page.dialog?.kind !== "finish") return;
+  if (plan.problem) set({ plan: { ...plan, files: 0 }, wrong: plan.problem });
+  else if (plan.sorting && plan.sorting.how !== how) await choose({ how: plan.sorting.how });
+  else set({ plan });
+}
+
+async function choose(choice) {
+  set(choice);
+  await fetchPlan();
+}
+
+/** Sort, or undo it. */
+async function change(path, body) {
+  try {
+    const { said, files, problems, more } = await post(path, body);
+    toast(said || `${counted(files, "file")} sorted`);
+    await fetchPlan();
+    if (problems.length) throw new Error(`Not done: ${problems.join("; ")}${more ? `; and ${number(more)} more` : ""}`);
+  } catch (error) {
+    if (error.status === 409) await fetchPlan(); // it would not be what was shown
+    throw error;
   }
-  $("class-dialog").querySelector("form").addEventListener("submit", (event) => {
-    event.preventDefault();
-    const name = $("class-name").value, into = other();
-    if (into) change({ kind: "delete", class: editing, into: into[0] }, `${nameNow()} merged into ${into[1]}`);
-    else change({ kind: "rename", class: editing, name }, `Renamed ${name.trim()}`);
-  });
-  on("class-name", "input", () => { $("class-rename").textContent = other() ? "Merge" : "Rename"; });
-  on("class-delete", "click", () => change({ kind: "delete", class: editing }, `${nameNow()} deleted`));
-  return (id) => {
-    const { state, arranged } = page, index = state.index(id);
-    editing = id;
-    $("class-title").textContent = $("class-name").value = state.classes[index][1];
-    $("class-wrong").textContent = "";
-    $("class-rename").textContent = "Rename";
-    listKnown(page);
-    $("class-delete-text").textContent = `Deleting it takes back its ${counted(arranged.classes[index].confirmedFiles, "answer")}. Undo brings them back.`;
-    $("class-dialog").showModal();
+}
+
+function Finish() {
+  const { how, which, plan, busy, done } = page.dialog, { sorting, out, command } = plan || {};
+  const saveModel = async () => {
+    set({ done: "Saving…" });
+    const { path } = await post("/model").finally(() => set({ done: "" }));
+    set({ done: `Saved in ${path}` });
   };
+  const saveKeywords = async () => {
+    const { path, files } = await post("/keywords", { which });
+    set({ done: `${counted(files, "sidecar")} in ${path}` });
+  };
+  const undoText = sorting?.done
+    ? `${counted(sorting.files, "file")} ${sorting.files === 1 ? "has" : "have"} been ${HOW[sorting.how][1]} to ${out}. Undo puts everything back as it was; so does “${command}”, later.`
+    : sorting && `A sorting of ${counted(sorting.files, "file")} was interrupted. Undo it to begin again.`;
+  const apply = `${HOW[how][0]} ${counted(plan?.files || 0, "file")}`;
+  return html`<${Dialog} id="finish-dialog" aria-labelledby="finish-title">
+    <h2 id="finish-title">Finish</h2>
+    ${sorting && html`<section id="sorted-now">
+      <p>${undoText}</p>
+      <div class="row"><button type="button" id="unsort" disabled=${busy} onClick=${() => attempt(() => change("/undo"))}>Undo the sorting</button></div>
+    </section>`}
+    ${(!sorting || sorting.done) && html`<section>
+      <${Choice} name="how" title="Files" texts=${Object.entries(HOW).map(([value, [text]]) => [value, text])} only=${sorting?.how} />
+      <${Choice} name="which" title="Which" texts=${Object.entries(WHICH)} />
+      <div class="plan" id="plan" aria-live="polite">${plan && !plan.problem && html`<${Plan} ...${plan} how=${how} which=${which} />`}</div>
+      ${plan?.files > 0 && html`<div class="row"><button type="button" id="apply" class="primary" disabled=${busy}
+        onClick=${() => attempt(() => change("/apply", { how, which, version: plan.version }))}>${sorting ? "Sort again" : apply}</button></div>`}
+    </section>`}
+    <${Wrong} />
+    <hr />
+    <h3>Tables and model</h3>
+    <p>Written to the output folder; your files stay as they are. Which images they hold is chosen above.</p>
+    <div class="row" id="tables">
+      ${Object.entries(TABLES).map(([file, text]) => html`<a class="button" download=${file} href="/table/${file}?which=${which}">${text}</a>`)}
+      <button type="button" disabled=${busy} onClick=${() => attempt(saveKeywords)}>Keywords (XMP)</button>
+      <button type="button" id="model" disabled=${busy} onClick=${() => attempt(saveModel)}>Save the model</button>
+    </div>
+    <output id="model-text">${done}</output>
+    <div class="row end"><${CloseButton} /></div>
+  <//>`;
 }
 
-/** What the filter lets through: a part of the name, a folder, days, and probabilities in percent. */
-export const NO_FILTER = { text: "", folder: "", first: "", last: "", least: 0, most: 100 };
-
-let filtering = 0;
-/** Change the filter; the server knows which images have such files. */
-export async function applyFilter(page, change) {
-  const filter = page.filter = { ...page.filter, ...change }, { least, most, ...asked } = filter, mine = ++filtering;
-  let matches = null;
-  if (Object.values(asked).some(Boolean)) {
-    const response = await fetch(`/find?${new URLSearchParams(asked)}`).catch(() => null);
-    if (mine !== filtering) return;
-    if (!response?.ok) { toast("The server does not answer."); return; }
-    const { state } = page, rows = state.rowsOf((await response.json()).images);
-    matches = new Set(rows.map((row) => (state.hasTile(row) ? state.image[row] : state.group[row])));
-  }
-  page.matches = matches;
-  for (const [name, value] of Object.entries(filter)) {
-    const field = $(`filter-${name}`);
-    if (document.activeElement !== field) field.value = value;
-  }
-  page.selected.clear();
-  draw(page, false);
+/** `only`: the one that can be chosen. */
+function Choice({ name, title, texts, only }) {
+  return html`<fieldset class="choice"><legend>${title}</legend>${texts.map(([value, text]) => html`
+    <label><input type="radio" name=${name} value=${value} checked=${page.dialog[name] === value}
+      disabled=${only && only !== value} onChange=${() => choose({ [name]: value })} /> ${text}</label>`)}</fieldset>`;
 }
 
-/** The row of fields below the title, and the list of skipped files. */
-export function listenToFilter(page) {
-  let typing = 0;
-  const read = () => applyFilter(page, Object.fromEntries(Object.keys(NO_FILTER).map((name) => [name, typeof NO_FILTER[name] === "number" ? Number($(`filter-${name}`).value) : $(`filter-${name}`).value.trim()])));
-  on("filter-form", "input", () => { clearTimeout(typing); typing = setTimeout(read, 150); });
-  on("find", "click", async () => {
-    const hidden = $("filter-form").hidden = !$("filter-form").hidden;
-    $("find").setAttribute("aria-expanded", !hidden);
-    if (hidden) { focusTiles(page); if (isFiltered(page)) applyFilter(page, NO_FILTER); return; }
-    $("filter-text").focus();
-    const { folders } = await (await fetch("/files")).json();
-    const options = folders.map(([folder, count]) => Object.assign(element("option", "", `${plainText(folder) || "the pile itself"} (${number(count)})`), { value: folder || "." }));
-    $("filter-folder").replaceChildren(Object.assign(element("option", "", "any"), { value: "" }), ...options);
-    $("filter-folder").value = page.filter.folder;
-  });
-  let listed = -1;
-  document.addEventListener("drawn", async () => {
-    if (page.view !== "skipped" || listed === page.state.skipped) return;
-    listed = page.state.skipped;
-    const { skipped } = await (await fetch("/files")).json();
-    $("skipped").replaceChildren(...skipped.map(([name, reason]) => {
-      const line = element("li");
-      line.append(element("b", "", plainText(name)), element("span", "", reason));
-      return line;
-    }));
-  });
+/** What Apply would do. */
+function Plan({ how, which, sorting, files, folders, left, links, bytes, free, out, pile, command }) {
+  const nothing = which === "confirmed" ? "There is nothing to sort: no image is confirmed yet." : "There is nothing to sort yet: label some images first.";
+  if (!files) return html`<p>${nothing}</p>`;
+  const many = (count, one, more) => `${counted(count, "file")} ${count === 1 ? one : more}`, [, verb, by] = HOW[how];
+  const again = `Sorted again by the answers of now, in ${out}; files that lie in the right folder stay:`;
+  const rest = [
+    left && many(left, "stays where it is.", "stay where they are."),
+    links && many(links, "behind links is not moved.", "behind links are not moved."),
+    how === "copy" && !sorting && `This takes ${size(bytes)}; ${size(free)} are free.`,
+    how === "move" && !sorting && `They leave ${pile}.`,
+    `Nothing is overwritten, and “${command}” undoes it.`,
+  ];
+  return html`<p>${sorting ? again : `${many(files, "is", "are")} ${verb}${by} to ${out}:`}</p>
+    <ul tabindex="0" aria-label="Folders">${Object.entries(folders).map(([folder, count]) => html`
+      <li><span>${folder}</span><span>${number(count)}</span></li>`)}</ul>
+    <p>${rest.filter(Boolean).join(" ")}</p>`;
 }
+
+function size(bytes) {
+  const units = ["bytes", "KB", "MB", "GB", "TB"], at = Math.min(4, Math.floor(Math.log10(Math.max(1, bytes)) / 3));
+  const value = bytes / 1000 ** at;
+  return `${value < 10 && at ? value.toFixed(1) : Math.round(value)} ${units[at]}`;
+}
+
+const DIALOGS = { name: NewClass, edit: EditClass, help: Help, finish: Finish };
+export const OpenDialog = () => page.dialog && html`<${DIALOGS[page.dialog.kind]} />`;

@@ -1,225 +1,192 @@
 // Sections of tiles, of which only those on the screen exist; a tile glides to where it goes.
 
-import { element } from "/dom.js";
+import { $, Badge, colorOf, counted, html, keyOf, known, nameOf, number, percent, pictureOf } from "/dom.js";
+import { Component } from "/preact.js";
+import { askNames } from "/server.js";
+import { page, sectionOf, STEPS, UNKNOWN } from "/state.js";
 
-const GAP = 10, CAPTION = 22, SPARE = 2, SETTLE = 60, MOST_IN_BOX = 4000;
+const GAP = 10, CAPTION = 22, SPARE = 2, SETTLE = 60;
+const PLAIN = 0.9; // guesses that are surer than this carry no probability
+const IN_A_ROW = 8; // images of a kind
+const calm = matchMedia("(prefers-reduced-motion: reduce)");
 
-export class Grid {
-  /** paint(tile, row, section): fills a tile. head(section): the heading of a section. shown(tiles): those on the screen. */
-  constructor(scroller, element, { paint, head, shown }) {
-    Object.assign(this, { scroller, element, paint, head, shown });
-    this.sections = [];
-    this.tiles = new Map();
-    this.size = 168;
-    this.calm = matchMedia("(prefers-reduced-motion: reduce)");
-    let waiting = false;
-    scroller.addEventListener("scroll", () => {
-      if (!waiting) requestAnimationFrame(() => { waiting = false; this.render(); });
-      waiting = true;
-    }, { passive: true });
-    new ResizeObserver(() => this.relayout()).observe(element);
+/** Sizes in pixels: of a tile, and from one to the next. */
+export const grid = { columns: 2, side: 0, pitch: 0, line: 0 };
+const tiles = new Map(); // on the screen: the key of a section and an image -> component
+const asked = new Set(), refused = new Set(); // images whose pictures are asked for, and did not come
+let settling = 0;
+
+/** Columns, and how many tiles of each section are shown. */
+export function layOut() {
+  const width = $("grid").clientWidth, phone = page.phone.matches;
+  const usual = innerWidth > 3200 ? 330 : innerWidth > 2400 ? 240 : 172, size = phone ? 108 : page.size || usual;
+  const fixed = page.view === "kinds" ? IN_A_ROW / (phone ? 2 : 1) : 0;
+  const columns = fixed || Math.max(2, Math.floor((width + GAP) / (size + GAP)));
+  const side = Math.floor((width - GAP * (columns - 1)) / columns), pitch = side + GAP;
+  Object.assign(grid, { columns, side, pitch, line: pitch + (page.captions ? CAPTION : 0) });
+  for (const section of page.sections) {
+    section.shown = Math.min(section.rows.length, section.limit ? section.limit * columns : Infinity);
+    section.height = Math.max(0, Math.ceil(section.shown / columns) * grid.line - GAP);
   }
+}
 
-  /** sections: [{key, rows, limit}]. Tiles that stay are kept, and those that moved are seen to move. */
-  show(sections, state, glide = true) {
-    const before = glide && !this.calm.matches && !document.hidden ? this.positions() : null;
-    const anchor = this.anchor();
-    this.state = state;
-    const old = new Map(this.sections.map((section) => [section.key, section]));
-    this.sections = sections.map((section) => {
-      const kept = old.get(section.key);
-      old.delete(section.key);
-      const { root, headElement, body } = kept || this.build();
-      const made = { ...section, root, headElement, body, top: kept ? kept.top : 0 };
-      this.head(made);
-      return made;
-    });
-    for (const gone of old.values()) {
-      for (const tile of [...gone.body.children]) this.drop(tile);
-      gone.root.remove();
-    }
-    this.sections.forEach(({ root }, index) => {
-      if (this.element.children[index] !== root) this.element.insertBefore(root, this.element.children[index] || null);
-    });
-    this.layout();
-    if (anchor) this.restore(anchor);
-    this.render(true);
-    if (before) this.glide(before);
-  }
+/** Where the page is scrolled to and, to `glide`, where the tiles are: taken before anything moves. */
+export function snapshot(glide) {
+  const at = $("main").scrollTop - $("grid").offsetTop;
+  const section = at > 0 && page.sections.findLast(({ top }) => top <= at + 60);
+  const moves = glide && !calm.matches && !document.hidden;
+  const places = moves && new Map([...tiles.values()].map(({ base, props }) => [props.image, base.getBoundingClientRect()]));
+  return { anchor: section && { key: section.key, by: at - section.top }, places };
+}
 
-  build() {
-    const root = element("section", "part"), headElement = element("header", "part-head"), body = element("div", "tiles");
-    body.setAttribute("role", "listbox");
-    body.setAttribute("aria-multiselectable", "true");
-    root.append(headElement, body);
-    return { root, headElement, body };
-  }
+/** Draw the sections, then the tiles that are on the screen where the sections have come to lie. */
+export function show({ anchor, places }) {
+  page.paint();
+  page.sections.forEach((section, i) => { section.top = $("grid").children[i].lastElementChild.offsetTop; });
+  const same = anchor && sectionOf(anchor.key);
+  if (same) $("main").scrollTop = same.top + anchor.by + $("grid").offsetTop;
+  page.paint();
+  if (places) glideFrom(places);
+}
 
-  relayout(size = this.size, captions = this.captions) {
-    Object.assign(this, { size, captions });
-    this.element.classList.toggle("captioned", Boolean(captions));
-    if (!this.sections.length) return;
-    const anchor = this.anchor();
-    this.layout();
-    if (anchor) this.restore(anchor);
-    this.render(true);
-  }
-
-  layout() {
-    const width = this.element.clientWidth;
-    this.columns = this.fixed || Math.max(2, Math.floor((width + GAP) / (this.size + GAP)));
-    this.side = Math.floor((width - GAP * (this.columns - 1)) / this.columns);
-    this.pitch = this.side + GAP;
-    this.line = this.pitch + (this.captions ? CAPTION : 0);
-    this.element.style.setProperty("--side", `${this.side}px`);
-    for (const section of this.sections) {
-      section.shown = section.limit ? Math.min(section.rows.length, section.limit * this.columns) : section.rows.length;
-      const lines = Math.ceil(section.shown / this.columns);
-      section.body.style.height = `${Math.max(0, lines * this.line - GAP)}px`;
-      section.body.hidden = lines === 0;
-    }
-    const top = this.element.getBoundingClientRect().top - this.scroller.scrollTop;
-    for (const section of this.sections) section.top = section.body.getBoundingClientRect().top - top - this.scroller.scrollTop;
-    this.offset = this.element.offsetTop;
-  }
-
-  anchor() {
-    const at = this.scroller.scrollTop - (this.offset || 0);
-    if (at <= 0) return null;
-    const section = this.sections.findLast((section) => section.top <= at + 60);
-    return section ? { key: section.key, by: at - section.top } : null;
-  }
-
-  restore({ key, by }) {
-    const section = this.section(key);
-    if (section) this.scroller.scrollTop = section.top + by + this.offset;
-  }
-
-  render(repaint = false) {
-    const top = this.scroller.scrollTop - this.element.offsetTop;
-    const bottom = top + this.scroller.clientHeight;
-    const wanted = new Set(), fresh = [];
-    for (const section of this.sections) {
-      const first = Math.max(0, Math.floor((top - section.top) / this.line) - SPARE);
-      const last = Math.ceil((bottom - section.top) / this.line) + SPARE;
-      const end = Math.min(section.shown, last * this.columns);
-      for (let index = first * this.columns; index < end; index++) {
-        const row = section.rows[index];
-        const key = `${section.key} ${this.state.image[row]}`;
-        wanted.add(key);
-        let tile = this.tiles.get(key);
-        const isNew = !tile;
-        if (isNew) {
-          tile = this.make(key, section, this.state.image[row]);
-          fresh.push(tile);
-        }
-        if (isNew || repaint || tile.index !== index) this.put(tile, section, index, row);
-      }
-    }
-    for (const [key, tile] of this.tiles) if (!wanted.has(key)) this.drop(tile);
-    if (fresh.length) this.load();
-    this.shown([...this.tiles.values()]);
-  }
-
-  make(key, section, image) {
-    const tile = element("div", "tile"), mark = element("span", "mark"), more = element("span", "more");
-    const line = element("span", "caption"), caption = element("bdi");
-    tile.setAttribute("role", "option");
-    const picture = Object.assign(element("img"), { alt: "", draggable: false, decoding: "async" });
-    mark.ariaHidden = more.ariaHidden = line.ariaHidden = "true";
-    line.append(caption);
-    tile.append(picture, mark, more, line);
-    Object.assign(tile, { tabIndex: -1, key, image, picture, mark, more, caption });
-    this.tiles.set(key, tile);
-    section.body.append(tile);
-    return tile;
-  }
-
-  put(tile, section, index, row) {
-    Object.assign(tile, { index, section: section.key, row });
-    const x = (index % this.columns) * this.pitch, y = Math.floor(index / this.columns) * this.line;
-    tile.style.transform = `translate(${x}px, ${y}px)`;
-    tile.setAttribute("aria-setsize", section.rows.length);
-    tile.setAttribute("aria-posinset", index + 1);
-    this.paint(tile, row, section);
-  }
-
-  drop(tile) {
-    this.tiles.delete(tile.key);
-    if (!tile.picture.complete) tile.picture.removeAttribute("src");
-    tile.remove();
-  }
-
-  /** Pictures are asked for when scrolling has settled: those that only fly by are not. `again`: those that did not come, too. */
-  load(again = false) {
-    clearTimeout(this.loading);
-    this.loading = setTimeout(() => {
-      for (const tile of this.tiles.values()) {
-        if (tile.picture.hasAttribute("src") && !(again && tile.classList.contains("broken"))) continue;
-        tile.classList.remove("broken");
-        tile.picture.onerror = () => tile.classList.add("broken");
-        tile.picture.src = `/thumb/${tile.image}?of=${this.state.pile}`;
-      }
-    }, this.loaded ? SETTLE : 0);
-    this.loaded = true;
-    if (again) this.shown([...this.tiles.values()]);
-  }
-
-  /** Where each image is on the screen. */
-  positions() {
-    return new Map([...this.tiles.values()].map((tile) => [tile.image, tile.getBoundingClientRect()]));
-  }
-
-  glide(before) {
-    for (const tile of this.tiles.values()) {
-      const was = before.get(tile.image), now = tile.getBoundingClientRect(), to = tile.style.transform;
-      const dx = was?.left - now.left, dy = was?.top - now.top;
-      if (!was) tile.animate([{ opacity: 0 }, { opacity: 1 }], { duration: 160 });
-      else if (dx || dy) {
-        const from = `translate(${dx}px, ${dy}px) ${to}`;
-        tile.animate([{ transform: from, zIndex: 2 }, { transform: to, zIndex: 2 }], { duration: 220, easing: "cubic-bezier(.2,.7,.2,1)" });
-      }
+function glideFrom(places) {
+  for (const { base, props } of tiles.values()) {
+    const was = places.get(props.image), now = base.getBoundingClientRect(), to = base.style.transform;
+    const dx = was?.left - now.left, dy = was?.top - now.top;
+    if (!was) base.animate([{ opacity: 0 }, { opacity: 1 }], { duration: 160 });
+    else if (dx || dy) {
+      const steps = [{ transform: `translate(${dx}px, ${dy}px) ${to}`, zIndex: 2 }, { transform: to, zIndex: 2 }];
+      base.animate(steps, { duration: 220, easing: "cubic-bezier(.2,.7,.2,1)" });
     }
   }
+}
 
-  section(key) {
-    return this.sections.find((section) => section.key === key);
+/** Pictures are asked for when scrolling has settled: those that only fly by are not. */
+function load() {
+  clearTimeout(settling);
+  settling = setTimeout(() => {
+    for (const { props } of tiles.values()) asked.add(props.image);
+    page.paint();
+  }, asked.size ? SETTLE : 0);
+  askNames(() => [...tiles.values()].map(({ props }) => props.image));
+}
+
+/** Ask again for what did not come. */
+export function reload() {
+  refused.clear();
+  load();
+}
+
+export const tileAt = (key, index) => tiles.get(`${key} ${page.state.image[sectionOf(key)?.rows[index]]}`)?.base;
+
+/** Scroll so that a tile is on the screen. */
+export function reveal(section, index) {
+  const view = $("main"), y = section.top + placeOf(index).y + $("grid").offsetTop;
+  if (y < view.scrollTop + 64) view.scrollTop = y - 64;
+  else if (y + grid.side > view.scrollTop + view.clientHeight - 96) view.scrollTop = y + grid.side - view.clientHeight + 96;
+}
+
+/** Images of the tiles that a box touches, by geometry: they need not be on the screen. */
+export function inside({ left, top, width, height }) {
+  return page.sections.flatMap((section) => section.rows.slice(0, section.shown).filter((_, index) => {
+    const { x, y } = placeOf(index), below = y + section.top;
+    return x <= left + width && x + grid.side >= left && below <= top + height && below + grid.side >= top;
+  })).map((row) => page.state.image[row]);
+}
+
+/** Where a tile is in its section. */
+const placeOf = (index) => ({ x: (index % grid.columns) * grid.pitch, y: Math.floor(index / grid.columns) * grid.line });
+
+export function Grid() {
+  const { sections, captions, box } = page;
+  const place = box && Object.fromEntries(Object.entries(box).map(([side, value]) => [side, `${value}px`]));
+  return html`<div id="grid" class=${captions && "captioned"} style=${{ "--side": `${grid.side}px` }}>
+    ${sections.map((section) => html`<${Section} key=${section.key} section=${section} />`)}
+    ${box && html`<div class="rubber" style=${place} />`}
+  </div>`;
+}
+
+function Section({ section }) {
+  const { key, rows, shown, height, title, label, index, part, uncounted, actions = [] } = section;
+  const current = page.view === "kinds" && key === page.cursor.section;
+  const count = part ? `${part.confirmedFiles ? `✓${number(part.confirmedFiles)} · ` : ""}${number(part.files)}` : number(rows.length);
+  return html`<section class="part ${current ? "current" : ""}">
+    <header class="part-head">
+      ${index !== undefined && html`<${Badge} index=${index} />`}
+      ${title && html`<h3>${title}</h3>`}
+      ${title && !uncounted && html`<span class="count">${count}</span>`}
+      ${title && html`<span class="grow" />`}
+      ${actions.map(({ text, label, quiet, ifMore, does }) => (!ifMore || rows.length > shown) && html`
+        <button type="button" class="wide ${quiet ? "quiet" : ""}" aria-label=${label} onClick=${does}>${text}</button>`)}
+      ${index !== undefined && !rows.length && html`<span class="blank">nothing here yet</span>`}
+    </header>
+    <div class="tiles" role="listbox" aria-multiselectable="true" aria-label=${title || label || "Images"}
+      style=${{ height: `${height}px` }} hidden=${!shown}>${onScreen(section)}</div>
+  </section>`;
+}
+
+/** The tiles of a section that are on the screen, or nearly. */
+function onScreen(section) {
+  const { columns, line } = grid, { state, cursor, selected, crossed, view } = page, { key, rows, top, shown } = section;
+  const from = $("main").scrollTop - $("grid").offsetTop - top, to = from + $("main").clientHeight;
+  const first = Math.max(0, Math.floor(from / line) - SPARE) * columns;
+  const last = Math.min(shown, (Math.ceil(to / line) + SPARE) * columns);
+  return rows.slice(first, Math.max(first, last)).map((row, i) => {
+    const index = first + i, image = state.image[row];
+    const look = { ...placeOf(index), name: page.names.get(image) };
+    const marks = { here: cursor.section === key && cursor.index === index, selected: selected.has(image) };
+    const loading = { wanted: asked.has(image), broken: refused.has(image), crossed: view === "kinds" && crossed.has(image) };
+    return html`<${Tile} key=${image} id=${`${key} ${image}`} ...${{ section, index, row, image, ...look, ...marks, ...loading }} />`;
+  });
+}
+
+/** An image. A guess carries its probability only where that says something: where it is less than sure. */
+class Tile extends Component {
+  shouldComponentUpdate(next) {
+    return Object.keys(next).some((name) => next[name] !== this.props[name]);
   }
 
-  tileAt(key, index) {
-    const section = this.section(key);
-    if (!section || section.rows[index] === undefined) return null;
-    return this.tiles.get(`${key} ${this.state.image[section.rows[index]]}`) || null;
+  componentDidMount() {
+    tiles.set(this.props.id, this);
+    load();
   }
 
-  /** Scroll so that a tile is on the screen, and return its tile. */
-  reveal(key, index) {
-    const section = this.section(key);
-    if (!section || index >= section.shown) return null;
-    const y = section.top + Math.floor(index / this.columns) * this.line + this.element.offsetTop;
-    const view = this.scroller, margin = 64;
-    if (y < view.scrollTop + margin) view.scrollTop = y - margin;
-    else if (y + this.side > view.scrollTop + view.clientHeight - 96) view.scrollTop = y + this.side - view.clientHeight + 96;
-    this.render();
-    return this.tileAt(key, index);
+  componentWillUnmount() {
+    tiles.delete(this.props.id);
+    const picture = this.base.firstElementChild;
+    if (!picture.complete) picture.removeAttribute("src");
   }
 
-  /** Images of the tiles that a box touches, by geometry: they need not be on the screen. */
-  inside(box) {
-    const images = [];
-    for (const section of this.sections) {
-      const first = Math.max(0, Math.floor((box.top - section.top + GAP) / this.line));
-      const last = Math.floor((box.bottom - section.top) / this.line);
-      const left = Math.max(0, Math.floor((box.left + GAP) / this.pitch));
-      const right = Math.min(this.columns - 1, Math.floor(box.right / this.pitch));
-      for (let line = first; line <= last; line++) {
-        for (let column = left; column <= right; column++) {
-          const index = line * this.columns + column;
-          if (index < section.shown) images.push(this.state.image[section.rows[index]]);
-          if (images.length > MOST_IN_BOX) return images;
-        }
-      }
-    }
-    return images;
+  render({ section, index, row, image, x, y, name = "", here, selected, crossed, wanted, broken }) {
+    const { state } = page, where = state.shownIn(row), kind = state.kindOf(row), gone = !state.copies[row];
+    const copies = (state.stack.get(image) || 1) + state.copies[row] - 2, stack = state.stack.has(image);
+    const more = `${gone ? ", file is gone" : ""}${copies > 0 ? `, with ${counted(copies, "copy", "copies")}` : ""}`;
+    const signs = { missing: gone, stack, broken, crossed, cursor: here };
+    const shown = Object.keys(signs).filter((sign) => signs[sign]);
+    return html`<div class="tile ${kind} ${shown.join(" ")}" role="option" title=${name} tabindex=${here ? 0 : -1}
+      style=${{ transform: `translate(${x}px, ${y}px)`, "--color": colorOf(where) }} aria-selected=${selected}
+      aria-label="${nameOf(image)}, ${known(row)}${more}"
+      aria-setsize=${section.rows.length} aria-posinset=${index + 1} data-section=${section.key} data-index=${index}>
+      <img alt="" draggable=${false} decoding="async" src=${wanted && !broken ? pictureOf(image, "thumb") : undefined}
+        onError=${() => { refused.add(image); page.paint(); }} />
+      <${Mark} section=${section} row=${row} kind=${kind} />
+      <span class="more" aria-hidden="true">${gone ? "gone" : copies > 0 ? `+${copies}` : ""}</span>
+      <span class="caption" aria-hidden="true"><bdi>${name.split("/").at(-1)}</bdi></span>
+    </div>`;
   }
+}
+
+/** What is written on a tile: the class where its section does not say it, and how sure that is. */
+function Mark({ section, row, kind }) {
+  const { state, view } = page, where = state.shownIn(row), sure = state.chance(row), image = state.image[row];
+  const suggested = section.key === "doubtful" ? state.doubts.get(image) : undefined;
+  const class_ = where === UNKNOWN ? "" : state.className(where), name = section.ofClass ? "" : class_, parts = [];
+  if (kind === "confirmed") parts.push(html`<span>✓</span>`, html`<b>${name || keyOf(where) || class_}</b>`);
+  if (kind === "ask") parts.push(html`<span>?</span>`, name && html`<b>${name}</b>`, html`<b class="chance">${class_ ? percent(sure) : "ask"}</b>`);
+  if (kind === "guess" && (name || sure < PLAIN * STEPS)) {
+    parts.push(html`<i />`, name && html`<b>${name}</b>`, sure < PLAIN * STEPS && html`<b class="chance">${percent(sure)}</b>`);
+  }
+  if (suggested !== undefined) parts.push(html`<b>→ ${state.className(suggested)}?</b>`);
+  const hidden = !parts.length || (view.startsWith("kind") && kind !== "confirmed");
+  return html`<span class="mark ${suggested !== undefined ? "two" : ""}" aria-hidden="true" hidden=${hidden}>${parts}</span>`;
 }

@@ -1,174 +1,202 @@
 // The map: every image a point near those it resembles, colored by class; a lasso selects.
 
-import { $, colorOf, counted, on, percent } from "/dom.js";
-import { toggle } from "/navigation.js";
-import { NONE, STEPS, UNKNOWN } from "/state.js";
-import { draw as drawPage } from "/views.js";
+import { $, colorOf, counted, html, known, pictureOf } from "/dom.js";
+import { Component } from "/preact.js";
+import { page, STEPS, UNKNOWN } from "/state.js";
 
-const DOT = 3, MOST_ZOOM = 60, NEAR = 9, MARGIN = 24;
+const DOT = 3, RING = 2, MOST_ZOOM = 60, NEAR = 9, MARGIN = 24, SURE = 0.7;
+const dark = matchMedia("(prefers-color-scheme: dark)");
+const WORDS = "Every image as a point; the lists at the side show the same images";
 
-/** The place of each image is asked for when the map is shown first. */
-export function mapView(page) {
-  const canvas = $("map"), context = canvas.getContext("2d");
-  let places = null, placed = "", asking = false, view = null, whole = 1, extent = { x: 1, y: 1 }, lasso = null, drag = null, waiting = false, colors = new Map();
+let places = new Float32Array(0), placed = ""; // x and y of each row, between 0 and 1, and which state they are of
 
-  async function fetchPlaces() {
-    if (asking) return;
-    asking = true;
-    $("map-text").textContent = "Laying out the map…";
-    try {
-      const response = await fetch("/map");
-      if (!response.ok) throw new Error(response.statusText);
-      places = new Float32Array(await response.arrayBuffer());
-      placed = `${page.state.epoch} ${places.length / 2}`;
-      extent = { x: 1e-9, y: 1e-9 };
-      for (let i = 0; i < places.length; i += 2) extent = { x: Math.max(extent.x, places[i]), y: Math.max(extent.y, places[i + 1]) };
-      fit();
-      drawPage(page, false);
-    } catch { $("map-text").textContent = "The server does not answer."; } finally { asking = false; }
+export class MapView extends Component {
+  state = { problem: "", tip: null };
+
+  componentDidMount() {
+    this.canvas = $("map");
+    this.pen = this.canvas.getContext("2d");
+    this.sized = new ResizeObserver(() => { this.fit(); this.refresh(); });
+    this.sized.observe(this.canvas);
+    this.recolor = () => { this.of = null; this.refresh(); };
+    dark.addEventListener("change", this.recolor);
+    this.componentDidUpdate();
   }
 
-  function refresh() {
-    if (!waiting) requestAnimationFrame(() => { waiting = false; paint(); });
-    waiting = true;
+  componentWillUnmount() {
+    this.sized.disconnect();
+    dark.removeEventListener("change", this.recolor);
   }
 
-  /** Where a row is on the canvas. */
-  function at(row) {
-    return [view.x + places[2 * row] * view.scale, view.y + places[2 * row + 1] * view.scale];
+  componentDidUpdate() {
+    if (placed !== `${page.state.epoch} ${page.state.rows}`) this.fetchPlaces();
+    this.refresh();
+  }
+
+  async fetchPlaces() {
+    if (this.asking) return;
+    this.asking = true;
+    const { epoch } = page.state, response = await fetch("/map").catch(() => null);
+    this.asking = false;
+    if (!response?.ok) { this.setState({ problem: "The server does not answer." }); return; }
+    places = new Float32Array(await response.arrayBuffer());
+    placed = `${epoch} ${places.length / 2}`;
+    this.of = null;
+    this.fit();
+    this.setState({ problem: "" });
+  }
+
+  refresh() {
+    if (!this.waiting) requestAnimationFrame(() => { this.waiting = false; this.paint(); });
+    this.waiting = true;
   }
 
   /** The whole map, in the middle. */
-  function fit() {
-    const { clientWidth: width, clientHeight: height } = canvas;
-    const scale = Math.min((width - 2 * MARGIN) / extent.x, (height - 2 * MARGIN) / extent.y);
-    view = { scale, x: (width - extent.x * scale) / 2, y: (height - extent.y * scale) / 2 };
-    whole = scale;
+  fit() {
+    const { clientWidth: width, clientHeight: height } = this.canvas, extent = [1e-9, 1e-9];
+    places.forEach((value, i) => { extent[i % 2] = Math.max(extent[i % 2], value); });
+    const scale = Math.min((width - 2 * MARGIN) / extent[0], (height - 2 * MARGIN) / extent[1]);
+    this.whole = scale;
+    this.view = { scale, x: (width - extent[0] * scale) / 2, y: (height - extent[1] * scale) / 2 };
   }
 
-  function paint() {
-    if (page.view !== "map" || !places) return;
-    const { state, selected } = page, ratio = devicePixelRatio, width = canvas.clientWidth, height = canvas.clientHeight, style = getComputedStyle(canvas);
+  get count() {
+    return Math.min(page.state.rows, places.length / 2);
+  }
+
+  /** Where a row is on the canvas. */
+  at(row) {
+    const { x, y, scale } = this.view;
+    return [x + places[2 * row] * scale, y + places[2 * row + 1] * scale];
+  }
+
+  /** Squares that look the same, in the order of painting; found anew when the page or the selection has changed. */
+  looks() {
+    const { state, arranged, selected } = page;
+    if (this.of === arranged && this.ringed === selected.size) return this.found;
+    const style = getComputedStyle(this.canvas), color = (name) => style.getPropertyValue(name), looks = new Map();
+    for (let row = 0; row < this.count; row++) {
+      const where = state.shownIn(row), isUnsure = where !== UNKNOWN && state.chance(row) < SURE * STEPS, key = 2 * where + isUnsure;
+      if (!looks.has(key)) looks.set(key, { color: color(where < 0 ? "--soft" : colorOf(where).slice(4, -1)), alpha: where < 0 ? 0.55 : 1, size: DOT, isUnsure, rows: [] });
+      looks.get(key).rows.push(row);
+    }
+    const rings = state.rowsOf([...selected]).filter((row) => row < this.count);
+    const hollows = [...looks.values()].filter(({ isUnsure }) => isUnsure).map((look) => ({ ...look, color: color("--card"), alpha: 1, size: DOT - 1.4 }));
+    Object.assign(this, { of: arranged, ringed: selected.size });
+    return this.found = [{ color: color("--ring"), alpha: 1, size: DOT + RING, rows: rings }, ...looks.values(), ...hollows];
+  }
+
+  paint() {
+    if (!this.base?.isConnected || !this.view) return;
+    const { canvas, pen, lasso } = this, { x: left, y: top, scale } = this.view;
+    const ratio = devicePixelRatio, { clientWidth: width, clientHeight: height } = canvas;
     if (canvas.width !== width * ratio || canvas.height !== height * ratio) Object.assign(canvas, { width: width * ratio, height: height * ratio });
-    context.setTransform(ratio, 0, 0, ratio, 0, 0);
-    context.clearRect(0, 0, width, height);
-    const seen = new Map(), count = Math.min(state.rows, places.length / 2);
-    for (let row = 0; row < count; row++) {
-      const [x, y] = at(row);
-      if (x < -DOT || y < -DOT || x > width + DOT || y > height + DOT) continue;
-      const where = state.shownIn(row), unsure = state.chance(row) < 0.7 * STEPS && where !== UNKNOWN, key = 2 * where + unsure;
-      if (!seen.has(key)) seen.set(key, { where, unsure, rows: [] });
-      seen.get(key).rows.push(row, x, y);
-    }
-    for (const { where, unsure, rows } of seen.values()) {
-      const name = where < 0 ? "--soft" : colorOf(state, where).slice(4, -1);
-      if (!colors.has(name)) colors.set(name, style.getPropertyValue(name));
-      context.fillStyle = context.strokeStyle = colors.get(name);
-      context.globalAlpha = where === NONE || where === UNKNOWN ? 0.55 : 1;
-      context.beginPath();
-      for (let i = 0; i < rows.length; i += 3) {
-        const size = unsure ? DOT - 1 : DOT;
-        context.rect(rows[i + 1] - size, rows[i + 2] - size, 2 * size, 2 * size);
+    pen.setTransform(ratio, 0, 0, ratio, 0, 0);
+    pen.clearRect(0, 0, width, height);
+    for (const { color, alpha, size, rows } of this.looks()) {
+      Object.assign(pen, { fillStyle: color, globalAlpha: alpha });
+      for (const row of rows) {
+        const x = left + places[2 * row] * scale, y = top + places[2 * row + 1] * scale;
+        if (x > -size && y > -size && x < width + size && y < height + size) pen.fillRect(x - size, y - size, 2 * size, 2 * size);
       }
-      if (unsure) { context.lineWidth = 1.4; context.stroke(); } else context.fill();
     }
-    context.globalAlpha = 1;
-    context.strokeStyle = style.getPropertyValue("--ring");
-    context.lineWidth = 2;
-    context.beginPath();
-    for (const image of selected) {
-      const row = state.rowOf.get(image);
-      if (row >= count) continue;
-      const [x, y] = at(row), size = DOT + 2.5;
-      context.rect(x - size, y - size, 2 * size, 2 * size);
-    }
-    context.stroke();
+    pen.globalAlpha = 1;
     if (!lasso) return;
-    context.beginPath();
-    for (const [x, y] of lasso) context.lineTo(x, y);
-    context.closePath();
-    context.stroke();
+    Object.assign(pen, { strokeStyle: this.found[0].color, lineWidth: 2 });
+    pen.stroke(this.path());
+  }
+
+  /** What has been drawn around. */
+  path() {
+    const path = new Path2D();
+    for (const [x, y] of this.lasso) path.lineTo(x, y);
+    path.closePath();
+    return path;
   }
 
   /** The row whose point is nearest to a place, if it is near. */
-  function rowAt(x, y) {
+  rowAt(x, y) {
     let best = -1, least = NEAR ** 2;
-    for (let row = 0; row < Math.min(page.state.rows, places.length / 2); row++) {
-      const [px, py] = at(row), apart = (px - x) ** 2 + (py - y) ** 2;
+    for (let row = 0; row < this.count; row++) {
+      const [px, py] = this.at(row), apart = (px - x) ** 2 + (py - y) ** 2;
       if (apart < least) [best, least] = [row, apart];
     }
     return best;
   }
 
-  function select() {
-    const path = new Path2D(), { state, selected } = page;
-    for (const [x, y] of lasso) path.lineTo(x, y);
-    path.closePath();
-    context.setTransform(1, 0, 0, 1, 0, 0);
-    for (let row = 0; row < Math.min(state.rows, places.length / 2); row++) if (state.hasTile(row) && context.isPointInPath(path, ...at(row))) selected.add(state.image[row]);
-    page.lassoed = [...selected];
-    drawPage(page, false);
+  /** Rows with a tile, among those drawn around. */
+  inLasso() {
+    const path = this.path(), rows = [...Array(this.count).keys()];
+    this.pen.setTransform(1, 0, 0, 1, 0, 0);
+    return rows.filter((row) => page.state.hasTile(row) && this.pen.isPointInPath(path, ...this.at(row)));
   }
 
-  function hover(x, y) {
-    const row = rowAt(x, y), { state, names } = page, tip = $("map-tip");
-    tip.hidden = row < 0;
-    if (row < 0) return;
-    const where = state.shownIn(row), image = state.image[row];
-    tip.querySelector("img").src = `/thumb/${image}?of=${state.pile}`;
-    tip.querySelector("b").textContent = state.isConfirmed(row) ? `✓ ${state.className(where)}` : where === UNKNOWN ? "not sorted" : `${state.className(where)}, ${percent(state.chance(row))}`;
-    tip.querySelector("span").textContent = names.get(image)?.split("/").at(-1) || "";
-    tip.style.transform = `translate(${Math.min(x + 16, canvas.clientWidth - 180)}px, ${Math.min(y + 16, canvas.clientHeight - 190)}px)`;
-  }
-
-  const point = ({ offsetX, offsetY }) => [offsetX, offsetY];
-  on("map", "pointerdown", (event) => {
-    canvas.setPointerCapture(event.pointerId);
-    if (event.button === 0) {
-      if (!event.shiftKey) page.selected.clear();
-      lasso = [point(event)];
-    } else drag = { x: event.clientX, y: event.clientY };
-  });
-  on("map", "pointermove", (event) => {
-    if (lasso) lasso.push(point(event));
-    else if (drag) {
-      view = { ...view, x: view.x + event.clientX - drag.x, y: view.y + event.clientY - drag.y };
-      drag = { x: event.clientX, y: event.clientY };
-    } else { if (places) hover(...point(event)); return; }
-    $("map-tip").hidden = true;
-    refresh();
-  });
-  on("map", "pointerup", (event) => {
-    const drawn = lasso;
-    drag = null;
-    if (!drawn || !places) return;
-    if (drawn.length < 4) {
-      const row = rowAt(...point(event));
-      lasso = null;
-      if (row >= 0) toggle(page.selected, page.state.image[row]);
-      page.lassoed = [...page.selected];
-      drawPage(page, false);
-    } else { select(); lasso = null; }
-    refresh();
-  });
-  on("map", "pointerleave", () => { $("map-tip").hidden = true; });
-  on("map", "contextmenu", (event) => event.preventDefault());
-  on("map", "wheel", (event) => {
-    event.preventDefault();
-    if (!places) return;
-    const scale = Math.max(whole, Math.min(MOST_ZOOM * whole, view.scale * Math.exp(-event.deltaY / 400))), by = scale / view.scale, [x, y] = point(event);
-    if (scale === whole) fit();
-    else view = { scale, x: x - (x - view.x) * by, y: y - (y - view.y) * by };
-    refresh();
-  });
-  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => { colors = new Map(); refresh(); });
-  document.addEventListener("drawn", () => {
-    $("map-card").hidden = page.view !== "map";
-    if (page.view !== "map") return;
-    if (placed !== `${page.state.epoch} ${page.state.rows}`) fetchPlaces();
+  /** A lasso selects what is in it; a click, what is near. */
+  release([x, y]) {
     const { selected, state } = page;
-    if (places) $("map-text").textContent = selected.size ? `${counted(selected.size, "image")} selected; answer below, or click to take out.` : `${counted(state.rows, "image")}. Filled: sure; hollow: less sure; gray: strangers.`;
-    refresh();
-  });
-  new ResizeObserver(() => { if (places && canvas.clientWidth) { fit(); refresh(); } }).observe(canvas);
+    if (this.lasso.length >= 4) for (const row of this.inLasso()) selected.add(state.image[row]);
+    else {
+      const image = state.image[this.rowAt(x, y)];
+      if (image !== undefined && !selected.delete(image)) selected.add(image);
+    }
+    page.lassoed = [...selected];
+    this.lasso = null;
+    page.draw(false);
+  }
+
+  listeners = {
+    onPointerDown: (event) => {
+      this.canvas.setPointerCapture(event.pointerId);
+      if (event.button !== 0) { this.dragging = true; return; }
+      if (!event.shiftKey) page.selected.clear();
+      this.lasso = [point(event)];
+    },
+    onPointerMove: (event) => {
+      if (!this.view) return;
+      if (!this.lasso && !this.dragging) { this.setState({ tip: point(event) }); return; }
+      if (this.lasso) this.lasso.push(point(event));
+      else this.view = { ...this.view, x: this.view.x + event.movementX, y: this.view.y + event.movementY };
+      if (this.state.tip) this.setState({ tip: null });
+      this.refresh();
+    },
+    onPointerUp: (event) => {
+      this.dragging = false;
+      if (this.lasso) this.release(point(event));
+    },
+    onPointerLeave: () => this.setState({ tip: null }),
+    onContextMenu: (event) => event.preventDefault(),
+    onWheel: (event) => {
+      event.preventDefault();
+      const { view, whole } = this, [x, y] = point(event);
+      const scale = Math.max(whole, Math.min(MOST_ZOOM * whole, view.scale * Math.exp(-event.deltaY / 400))), by = scale / view.scale;
+      if (scale === whole) this.fit();
+      else this.view = { scale, x: x - (x - view.x) * by, y: y - (y - view.y) * by };
+      this.refresh();
+    },
+  };
+
+  render(_, { problem, tip }) {
+    const { state, selected } = page, row = tip ? this.rowAt(...tip) : -1;
+    const known = `${counted(state.rows, "image")}. Filled: sure; hollow: less sure; gray: strangers.`;
+    const chosen = `${counted(selected.size, "image")} selected; answer below, or click to take out.`;
+    const text = problem || (!places.length ? "Laying out the map…" : selected.size ? chosen : known);
+    return html`<section class="map" aria-label="Map">
+      <canvas id="map" role="img" aria-label=${WORDS} ...${this.listeners} />
+      ${row >= 0 && html`<${Tip} row=${row} at=${tip} canvas=${this.canvas} />`}
+      <p id="map-text" role="status">${text}</p>
+    </section>`;
+  }
+}
+
+const point = ({ offsetX, offsetY }) => [offsetX, offsetY];
+
+/** What is under the pointer. */
+function Tip({ row, at: [x, y], canvas }) {
+  const image = page.state.image[row];
+  const left = Math.min(x + 16, canvas.clientWidth - 180), top = Math.min(y + 16, canvas.clientHeight - 190);
+  return html`<div id="map-tip" style=${{ transform: `translate(${left}px, ${top}px)` }}>
+    <img alt="" src=${pictureOf(image, "thumb")} />
+    <b>${known(row)}</b>
+    <span>${page.names.get(image)?.split("/").at(-1)}</span>
+  </div>`;
 }

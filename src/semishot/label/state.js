@@ -1,7 +1,39 @@
-// What the server says of every image, in columns; and what the page makes of it: which image is shown where.
+// What the server says of every image, in columns; and what the person looks at. All that is shown follows from both.
 
-export const NONE = -2, UNKNOWN = -1;
+export const NONE = -2, UNKNOWN = -1; // in place of the index of a class: a stranger; not known
 export const STEPS = 65535; // probabilities are whole numbers of 1 / STEPS
+/** What is found: a part of the name, a folder, days, and probabilities in percent. */
+export const NO_FILTER = { text: "", folder: "", first: "", last: "", least: 0, most: 100 };
+
+/** What the parts of the page share; `page.js` adds what draws it. */
+export const page = {
+  state: null, // what the server says of every image
+  arranged: null, // its rows by class
+  view: "all", // what is shown
+  sections: [], // of tiles, in this view
+  fresh: true, // whether no view has been chosen yet: kinds are shown when they are found
+  least: false, // whether a class begins with the least sure
+  filter: NO_FILTER,
+  finding: false, // whether the fields of the filter are shown
+  matches: null, // images whose files fit it; null: all
+  files: { folders: [], skipped: [] }, // of the pile
+  cursor: { section: null, index: 0, image: null }, // the tile with the ring
+  anchor: null, // where a range begins
+  selected: new Set(), // images
+  crossed: new Set(), // images that do not belong to the row of kinds they are in
+  lassoed: [], // images that were selected on the map
+  judged: new Set(), // images of the audit whose answer is on its way
+  names: new Map(), // of the file of an image
+  box: null, // in which tiles are being selected
+  dialog: null, // the one that is open, and what it shows
+  large: null, // the picture that is shown large
+  message: { text: "" }, // the short one, below
+  banner: "",
+  reading: null, // how far it is
+  size: Number(localStorage.getItem("size")),
+  captions: localStorage.getItem("captions") === "on",
+  phone: matchMedia("(max-width: 760px)"),
+};
 
 export class State {
   constructor(buffer) {
@@ -28,7 +60,7 @@ export class State {
       if (group !== image) this.stack.set(group, (this.stack.get(group) || 1) + 1);
     }
     this.isAsked = new Set(this.asked);
-    this.doubts = new Map(this.doubtful.map(([image, suggested, chance]) => [image, { suggested, chance }]));
+    this.doubts = new Map(this.doubtful.map(([image, suggested]) => [image, suggested]));
   }
 
   index(classId) {
@@ -37,11 +69,6 @@ export class State {
 
   className(index) {
     return index === NONE ? "stranger" : index < 0 ? "not sorted" : this.classes[index][1];
-  }
-
-  /** The key and the color of a class are its own while it lives. */
-  slot(index) {
-    return index < 0 ? index : this.classes[index][2];
   }
 
   /** Answers on their way, shown at once. */
@@ -56,8 +83,12 @@ export class State {
   shownIn(row) {
     if (this.isConfirmed(row)) return this.answer[row];
     if (this.guess[row] < 0) return UNKNOWN;
-    const out = this.cutoff === null ? this.stranger[row] > this.sure[row] : this.stranger[row] >= this.cutoff;
-    return out ? NONE : this.guess[row];
+    return this.isOut(row, this.cutoff) ? NONE : this.guess[row];
+  }
+
+  /** Whether a guess is a stranger, by this cutoff. */
+  isOut(row, cutoff) {
+    return cutoff === null ? this.stranger[row] > this.sure[row] : this.stranger[row] >= cutoff;
   }
 
   /** The probability, of STEPS, of what a row is shown in. */
@@ -71,6 +102,13 @@ export class State {
     return this.answer[row] !== UNKNOWN;
   }
 
+  /** What is known of a row: confirmed, worth asking, guessed or open. */
+  kindOf(row) {
+    if (this.isConfirmed(row)) return "confirmed";
+    if (this.isAsked.has(this.image[row])) return "ask";
+    return this.shownIn(row) === UNKNOWN ? "open" : "guess";
+  }
+
   /** Whether a row has a tile: near copies with the same answer have one together. */
   hasTile(row) {
     if (this.group[row] === this.image[row]) return true;
@@ -78,10 +116,11 @@ export class State {
   }
 
   /** Rows of each class, the surest guess first; `least` turns that round. And how many are likely sorted wrong. */
-  arrange(least = false) {
+  arrange(least) {
     const empty = () => ({ guessed: [], confirmed: [], files: 0, confirmedFiles: 0 });
-    const classes = this.classes.map(empty), none = empty(), unknown = empty(), missing = [], chances = new Uint16Array(this.rows);
+    const classes = this.classes.map(empty), none = empty(), unknown = empty(), missing = [];
     const partOf = (index) => (index === NONE ? none : index === UNKNOWN ? unknown : classes[index]);
+    const chances = new Uint16Array(this.rows);
     let wrong = 0;
     for (let row = 0; row < this.rows; row++) {
       const part = partOf(this.shownIn(row)), confirmed = this.isConfirmed(row);
@@ -103,12 +142,12 @@ export class State {
     return images.map((image) => this.rowOf.get(image)).filter((row) => row !== undefined);
   }
 
-  /** What taking guesses for strangers from this probability on does: members likely lost, of how many, and strangers kept. */
-  putOut(cutoff = this.cutoff) {
+  /** What the cutoff does: guesses that are strangers, of how many; members likely lost, of how many; strangers kept. */
+  putOut() {
     const effect = { out: 0, of: 0, lost: 0, members: 0, missed: 0 };
     for (let row = 0; row < this.rows; row++) {
       if (this.isConfirmed(row) || this.guess[row] < 0) continue;
-      const stranger = this.stranger[row], share = stranger / STEPS, out = cutoff === null ? stranger > this.sure[row] : stranger >= cutoff;
+      const share = this.stranger[row] / STEPS, out = this.isOut(row, this.cutoff);
       effect.of++;
       effect.out += out;
       effect.members += 1 - share;
@@ -117,4 +156,50 @@ export class State {
     }
     return effect;
   }
+}
+
+/** The section of tiles with this key, if there is one. */
+export const sectionOf = (key) => page.sections.find((section) => section.key === key);
+
+/** The index of the class that a view shows; negative if it shows none, or if the class is gone. */
+export function classShown(view = page.view) {
+  return view.startsWith("class:") ? page.state.index(Number(view.slice(6))) : -1;
+}
+
+/** The images of the kind that is open, by the one that it is known by. */
+export function kindShown(view = page.view) {
+  return page.state.kinds.find((images) => images.includes(Number(view.slice(5))));
+}
+
+export function isGone(view) {
+  return view.startsWith("kind:") ? !kindShown(view) : view.startsWith("class:") && classShown(view) < 0;
+}
+
+export const isFiltered = () => page.matches !== null || page.filter.least > 0 || page.filter.most < 100;
+
+/** What an answer is for. */
+export function chosen() {
+  const { view, selected, cursor } = page;
+  if (view === "audit") return toJudge().slice(0, 1).map(([image]) => image);
+  if (view === "kinds") return ofKind(cursor.section);
+  if (selected.size) return [...selected];
+  return cursor.image === null ? [] : [cursor.image];
+}
+
+/** The images of a row of kinds that have not been clicked away; of an open kind, all. */
+export function ofKind(key) {
+  const { rows = [], shown } = sectionOf(key) || {};
+  return rows.slice(0, shown).map((row) => page.state.image[row]).filter((image) => !page.crossed.has(image));
+}
+
+/** Images of the audit, and what was decided of them, that have not been judged. */
+export function toJudge() {
+  const { state, judged } = page;
+  return (state.audit?.waiting || []).filter(([image]) => !judged.has(image) && !state.isConfirmed(state.rowOf.get(image)));
+}
+
+export function deselect() {
+  page.selected.clear();
+  page.crossed.clear();
+  page.anchor = null;
 }
