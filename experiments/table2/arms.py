@@ -147,7 +147,7 @@ def table(cells: Sequence[Cell]) -> str:
         rows.setdefault(key, {})[cell["updates"]] = ours
     lines: list[list[GridCell]] = []
     for (arm, model, distractors, classes), own in rows.items():
-        paper = published.TABLES["table2"].cells.get((model, 5, distractors))
+        paper = published.CELLS.get(("mini-imagenet", model, 5, distractors))
         shown = [own[step].number(SPLITS) if step in own else None for step in steps]
         last = beside(own[max(own)], paper)
         lines.append([arm, published.title(model), distractors, classes, *shown, *last])
