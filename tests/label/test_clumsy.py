@@ -1,19 +1,12 @@
 """What nobody meant: odd requests, full disks, folders that go away, plans that are out of date."""
 
-import json
 import shutil
 import sqlite3
 import threading
 
 import pytest
 
-from semishot.label import finish
 from support.labeling import serving
-
-
-def refused(client, path, body):
-    status, _, content = client.ask(path, body)
-    return status, json.loads(content)["problem"]
 
 
 @pytest.mark.parametrize(
@@ -26,14 +19,14 @@ def refused(client, path, body):
     ],
 )
 def test_odd_values_are_refused_in_one_line(few, body, reason):
-    status, problem = refused(few, "/answer", body)
+    status, problem = few.refused("/answer", body)
     assert (status, reason in problem) == (400, True), problem
 
 
 def test_an_answer_for_another_pile_is_dropped(few):
     """A tab keeps what it could not send; another pile may be at its address meanwhile."""
-    status, problem = refused(few, "/answer", {"kind": "undo", "pile": "another"})
-    assert (status, problem) == (409, "this answer was given for another pile, and is dropped")
+    expected = 409, "this answer was given for another pile, and is dropped"
+    assert few.refused("/answer", {"kind": "undo", "pile": "another"}) == expected
     event = {"kind": "new", "name": "a", "images": [], "pile": few.state()["pile"]}
     assert few.ask("/answer", event)[0] == 200
 
@@ -56,9 +49,8 @@ class FullDisk:
 def test_a_full_disk_is_named_to_the_page_and_the_answer_can_be_given_again(few):
     store = few.running.session.store
     store.connection = FullDisk(store.connection)
-    status, problem = refused(few, "/answer", {"kind": "new", "name": "a", "images": []})
-    expected = "The answer cannot be written (database or disk is full)"
-    assert (status, problem) == (507, expected)
+    expected = 507, "The answer cannot be written (database or disk is full)"
+    assert few.refused("/answer", {"kind": "new", "name": "a", "images": []}) == expected
     store.connection.full = False
     assert few.say(kind="new", name="a", images=[])["classes"] == [[1, "a"]]
 
@@ -67,7 +59,7 @@ def test_no_answer_is_acknowledged_into_a_folder_that_is_gone(asked_few):
     with serving(asked_few, 3) as (_, client):
         assert client.ask("/answer", {"kind": "new", "name": "a", "images": []})[0] == 200
         shutil.rmtree(asked_few.folder)
-        status, problem = refused(client, "/answer", {"kind": "new", "name": "b", "images": []})
+        status, problem = client.refused("/answer", {"kind": "new", "name": "b", "images": []})
         assert status == 507
         assert problem.endswith("labels.sqlite was moved or deleted: nothing can be kept")
         for path in ("/table/labels.csv", "/plan?how=copy"):
@@ -104,33 +96,11 @@ def test_only_what_was_shown_is_applied(few, asked_few):
     shown = few.json("/plan?how=copy")
     few.say(kind="new", name="b", images=few.state()["image"][1:2])
     body = {"how": "copy", "which": "all", "version": shown["version"]}
-    status, problem = refused(few, "/apply", body)
-    assert (status, problem) == (
-        409,
-        "there are new answers or files since then; this is the plan now",
-    )
+    line = "there are new answers or files since then; this is the plan now"
+    assert few.refused("/apply", body) == (409, line)
     assert not (asked_few.folder / "sorted").exists()
     now = few.json("/plan?how=copy")["version"]
     assert few.json("/apply", {**body, "version": now})["files"] == 3
-
-
-def test_answers_do_not_wait_for_a_sorting(few, monkeypatch):
-    begun, goes_on = threading.Event(), threading.Event()
-
-    def slow(*_):
-        begun.set()
-        assert goes_on.wait(60)
-        return 0, []
-
-    monkeypatch.setattr(finish, "apply", slow)
-    sorting = threading.Thread(target=few.json, args=("/apply", {"how": "copy"}))
-    sorting.start()
-    assert begun.wait(60)
-    try:
-        assert few.say(kind="new", name="a", images=[])["classes"] == [[1, "a"]]
-    finally:
-        goes_on.set()
-        sorting.join()
 
 
 @pytest.mark.parametrize("name", ["..", "CON", "a/b", "\\", "-rf", "x" * 100])

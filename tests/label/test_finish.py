@@ -113,16 +113,6 @@ def test_apply_does_what_the_plan_says_and_undo_takes_it_back(asked_own, how):
     assert not (asked.folder / "sorted").exists()
 
 
-def test_a_sorted_pile_is_still_there_when_it_is_opened_again(asked_own):
-    with serving(asked_own, 48) as (_, client):
-        names = label_some(client)
-        client.json("/apply", {"how": "move", "which": "confirmed"})
-    with serving(asked_own) as (_, client):
-        state = client.until(lambda state: state["rows"] == 48)
-        assert set(state["copies"]) == {1}
-        assert client.ask(f"/large/{names['circle-0.png']}")[0] == 200
-
-
 def test_the_saved_model_predicts(client, asked, tmp_path):
     assert "needs a labeled image" in json.loads(client.ask("/model", {})[2])["problem"]
     label_some(client)

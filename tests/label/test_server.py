@@ -22,7 +22,11 @@ def test_a_second_process_is_refused(asked):
 
 
 def test_wrong_folders_are_refused_before_anything_is_written(tmp_path, drawings, asked):
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "file").write_text("")
     for request, reason in [
+        (replace(asked, pile=tmp_path / "empty"), "no images in"),
+        (replace(asked, out=tmp_path / "file" / "out"), "cannot make the folder --out"),
         (replace(asked, pile=tmp_path / "none"), "is not a folder; it holds the images"),
         (replace(asked, pile=tmp_path / "pile.zip"), "but an archive: unpack it first; it holds"),
         (replace(asked, out=drawings[1]), "holds your images"),
@@ -30,18 +34,6 @@ def test_wrong_folders_are_refused_before_anything_is_written(tmp_path, drawings
     ]:
         with pytest.raises(InputError, match=reason), opened(request):
             pass
-    (tmp_path / "empty").mkdir()
-    with (
-        pytest.raises(InputError, match="no images in"),
-        opened(replace(asked, pile=tmp_path / "empty")),
-    ):
-        pass
-    (tmp_path / "file").write_text("")
-    with (
-        pytest.raises(InputError, match="cannot make the folder --out"),
-        opened(replace(asked, out=tmp_path / "file" / "out")),
-    ):
-        pass
     assert not asked.folder.exists()
 
 

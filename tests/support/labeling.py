@@ -53,6 +53,11 @@ class Client:
         assert status == 200, content
         return json.loads(content)
 
+    def refused(self, path: str, body: object = None) -> tuple[int, str]:
+        """Status, and why."""
+        status, _, content = self.ask(path, body)
+        return status, json.loads(content)["problem"]
+
     def state(self) -> dict[str, Any]:
         _, _, content = self.ask("/state")
         (length,) = struct.unpack_from("<I", content)

@@ -128,7 +128,7 @@ class LabelingSession:
     def places(self) -> bytes:
         """The map: two float32 for each row."""
         with self.laying_out:
-            count = len(self.rows.images)
+            count = len(self.predictions.rows.images)
             if len(self.map) != count:
                 self.map = layout(self.pile.features[:count])
             return self.map.tobytes()
