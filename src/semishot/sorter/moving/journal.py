@@ -19,7 +19,7 @@ from semishot.system.structs import from_json
 
 SORTED, JOURNAL = "sorted", "undo.json"
 State = Literal["leaving", "sorted", "todo"]
-"""Of a file: it goes home first, and elsewhere then; it was sorted before; it is to be sorted."""
+"""Of a file: it was sorted before and goes elsewhere now; it was sorted before; it is to be sorted."""
 
 
 class SortStep(NamedTuple):
@@ -52,6 +52,11 @@ class Sorting:
     def targets(self) -> dict[Path, Path]:
         """Where each file is when the sorting is complete -> its source."""
         return {step.target: step.source for step in self.steps}
+
+    @cached_property
+    def leaving(self) -> dict[Path, Path]:
+        """The source of each file that goes elsewhere now -> where it has been until then."""
+        return {step.source: step.target for step in self.steps if step.state == "leaving"}
 
     def in_place(self, step: SortStep) -> bool:
         """Whether a file is where it was sorted to, unchanged; one that cannot be read is."""

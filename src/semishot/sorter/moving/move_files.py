@@ -1,15 +1,14 @@
 """Sort files into OUT/sorted/CLASS, in a way that can be undone.
 
 The whole plan is on disk before the first file is touched, every step can be repeated, and no step
-overwrites anything. So a sorting that was killed can be completed or undone from its journal alone. When a
-pile is sorted again, files that go elsewhere now go home first. One failing file does not stop the others:
-it stays where it was. A sorted file that the user has moved or changed is the user's: it is left alone, and
-named.
+overwrites anything. So a sorting that was killed can be completed or undone from its journal alone. One
+failing file does not stop the others: it stays where it was. A sorted file that the user has moved or
+changed is the user's: it is left alone, and named.
 """
 
 import errno
 import os
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -119,24 +118,24 @@ def plan(
         else:
             continue  # it is sorted as a new one
         steps.append(step._replace(state=state))
-    leaving = {step.target: step.source for step in steps if step.state == "leaving"}
-    taken = {folded(str(step.target)): 1 for step in steps if step.target not in leaving}
-    to_come = set(leaving.values())
+    leaving = {step.source: step.target for step in steps if step.state == "leaving"}
+    free = set(leaving.values()) if how == "link" else set()
+    taken = {folded(str(step.target)): 1 for step in steps if step.target not in free}
     for (source, digest), each in files.items():
-        if how != "move" or source in to_come or os.path.lexists(source):
+        if how != "move" or source in leaving or os.path.lexists(source):
             target = out / SORTED / folders[each.label] / source.name
-            steps.append(SortStep(source, _free(target, taken, leaving), digest))
+            steps.append(SortStep(source, _unique(target, taken, free), digest))
     return Sorting(out, how, root, tuple(steps)), notes
 
 
-def _free(target: Path, taken: dict[str, int], leaving: Collection[Path]) -> Path:
+def _unique(target: Path, taken: dict[str, int], free: set[Path]) -> Path:
     """The path, or NAME~2 and so on. taken: how often a name was requested."""
-    free, asked = target, folded(str(target))
-    while folded(str(free)) in taken or (free not in leaving and os.path.lexists(free)):
+    chosen, asked = target, folded(str(target))
+    while folded(str(chosen)) in taken or (chosen not in free and os.path.lexists(chosen)):
         number = taken[asked] = taken.get(asked, 1) + 1
-        free = target.with_name(f"{target.stem}~{number}{target.suffix}")
-    taken.setdefault(folded(str(free)), 1)
-    return free
+        chosen = target.with_name(f"{target.stem}~{number}{target.suffix}")
+    taken.setdefault(folded(str(chosen)), 1)
+    return chosen
 
 
 def complete(sorting: Sorting) -> Outcome:
@@ -144,14 +143,13 @@ def complete(sorting: Sorting) -> Outcome:
 
     A full disk ends the work: it is raised, and the journal stays unfinished.
     """
-    leaving = [s for s in sorting.steps if s.state == "leaving" and sorting.in_place(s)]
-    _, stuck = _for_each(sorting, leaving, "taken back", _take_back)
-    there = {step.source for step in stuck}
-    todo = [s for s in sorting.steps if s.state == "todo" and s.source not in there]
+    todo = [step for step in sorting.steps if step.state == "todo"]
+    leaving = [step for step in sorting.steps if step.state == "leaving"]
+    links = [step for step in leaving if sorting.how == "link" and sorting.in_place(step)]
+    _, stuck = _for_each(sorting, links, "removed", _take_back)
     count, failed = _for_each(sorting, todo, DONE[sorting.how], _sort_one)
-    others = [s for s in sorting.steps if s.state == "sorted"]
-    arrived = [s for s in todo if s not in failed or sorting.in_place(s)]
-    _keep(sorting, [*others, *stuck, *arrived])
+    arrived = [s for s in sorting.steps if s.state != "leaving" and s not in failed]
+    _keep(sorting, [*arrived, *filter(sorting.in_place, (*leaving, *failed))])
     return Outcome(sorting.how, count, [*stuck.values(), *failed.values()])
 
 
@@ -210,6 +208,9 @@ def _check_links(sorting: Sorting, step: SortStep) -> None:
 def _sort_one(sorting: Sorting, step: SortStep) -> bool:
     """Do one step, or what is left of it."""
     step.target.parent.mkdir(parents=True, exist_ok=True)
+    earlier = sorting.leaving.get(step.source)
+    if earlier is not None and sorting.how != "link" and os.path.lexists(earlier):
+        place(earlier, step.target, step.digest, "move")
     place(step.source, step.target, step.digest, sorting.how)
     return True
 
