@@ -8,7 +8,7 @@ wrong, so the bound also holds for the pile as it is now. Bounds for classes hol
 
 import secrets
 from collections import defaultdict
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from contextlib import closing
 from dataclasses import asdict, dataclass, field
 from itertools import takewhile
@@ -182,68 +182,66 @@ def audit(out: Path, images: int = 60, again: bool = False) -> tuple[AuditResult
     if not (out / DATABASE).exists():
         raise InputError(f"{out} was made from features: there are no images to look at")
     with Lock(out / LOCK), closing(open_store(out)) as store:
-        decisions, path_of = _decisions(store, out / PREDICTIONS)
+        rows = _known_rows(store, out / PREDICTIONS, ("path", "label", DECISION))
+        decisions = {image: _decision(store, row) for image, row in rows.items()}
+        if not decisions:
+            raise InputError(
+                f"no image of {out / PREDICTIONS} is known in {DATABASE}: run audit in the folder where "
+                "classify was run"
+            )
         if again or store.state.audit is None:
             store.add(audit_event(decisions))
         elif (out / AUDIT).exists():
-            _take_in(store, store.state.audit.decisions, out / AUDIT)
-        state = store.state
-        result = audit_result(state, decisions)
+            _take_in(store, _known_rows(store, out / AUDIT, ("path", CORRECT)))
+        result, begun = audit_result(store.state, decisions), store.state.audit
         assert result is not None
-        assert state.audit is not None
-        waiting = [image for image in to_look_at(state) if image in path_of]
-        rows = [
-            [path_of[image], state.name_of(state.audit.decisions[image])]
+        assert begun is not None
+        waiting = [image for image in to_look_at(store.state) if image in rows]
+        asked = [
+            [rows[image]["path"], store.state.name_of(begun.decisions[image])]
             for image in waiting[: max(0, images - result.looked_at)]
         ]
-        write_text(out / AUDIT, csv_table(("path", "label", CORRECT), [[*r, ""] for r in rows]))
+        write_text(out / AUDIT, csv_table(("path", "label", CORRECT), [[*a, ""] for a in asked]))
         before = read_json(out / RESULT) if (out / RESULT).exists() else {}
         write_json(out / RESULT, {**before, "audit": result.as_json()})
-    return result, rows
+    return result, asked
 
 
 def _known_rows(
-    store: LabelStore, table: Path, columns: Sequence[str], do: str
-) -> Iterator[tuple[str, dict[str, str], int]]:
-    """The line and the cells of each row whose image is known, and this image."""
-    for line, row in read_table(table, columns, do):
+    store: LabelStore, table: Path, columns: Collection[str]
+) -> dict[int, dict[str, str]]:
+    """Image -> the cells of its row, of the images that are known and not labeled."""
+    known = dict[int, dict[str, str]]()
+    for _, row in read_table(table, columns, "run classify, and audit again"):
         row["path"] = written_path(row["path"])
-        if (seen := store.files.get(str(real_place(Path(row["path"]))))) is not None:
-            yield f"{table}, line {line}", row, seen.image
+        seen = store.files.get(str(real_place(Path(row["path"]))))
+        if seen is not None and row.get(DECISION) != LABELED:
+            known[seen.image] = row
+    return known
 
 
-def _decisions(store: LabelStore, table: Path) -> tuple[dict[int, int], dict[int, str]]:
-    """The decision for each image in predictions.csv, and a path of it."""
-    decisions, path_of, columns = dict[int, int](), dict[int, str](), ("path", "label", DECISION)
-    for line, row, image in _known_rows(store, table, columns, "run classify again"):
-        if row[DECISION] == LABELED:
-            continue
-        if (value := store.number_of(label := label_in(row["label"]))) is None:
-            raise InputError(f"{line}: no class {label}; run classify again")
-        decisions[image], path_of[image] = value, row["path"]
-    if not decisions:
-        raise InputError(
-            f"no image of {table} is known in {DATABASE}: run audit in the folder where classify was run"
-        )
-    return decisions, path_of
+def _decision(store: LabelStore, row: Mapping[str, str]) -> int:
+    """The class, or NONE, that a row of predictions.csv names."""
+    if (value := store.number_of(label := label_in(row["label"]))) is None:
+        raise InputError(f"{row['path']}: no class {label}; run classify again")
+    return value
 
 
-def _take_in(store: LabelStore, decisions: Mapping[int, int], table: Path) -> None:
+def _take_in(store: LabelStore, rows: Mapping[int, Mapping[str, str]]) -> None:
     """What the user has written into audit.csv becomes answers."""
-    events, do = list[GiveAnswers | RuleOut](), "delete it, and run audit again"
-    for line, row, image in _known_rows(store, table, ("path", CORRECT), do):
-        written, decision = label_in(row[CORRECT]), decisions.get(image)
-        if not written or decision is None:
-            continue
-        value = decision if written.casefold() == RIGHT else store.number_of(written)
+    assert store.state.audit is not None
+    decisions, events = store.state.audit.decisions, list[GiveAnswers | RuleOut]()
+    for image in [image for image in rows if image in decisions]:
+        written = label_in(rows[image][CORRECT])
+        value = decisions[image] if written.casefold() == RIGHT else store.number_of(written)
         if written.casefold() == WRONG:
-            events.append(RuleOut(decision, [image]))
+            events.append(RuleOut(decisions[image], [image]))
         elif value is not None:
             events.append(GiveAnswers([(value, [image])]))
-        else:
+        elif written:
             raise InputError(
-                f"{line}: write {RIGHT}, {WRONG}, {STRANGER} or the name of a class into the column "
-                f"{CORRECT}, not {written}"
+                f"{rows[image]['path']}: write {RIGHT}, {WRONG}, {STRANGER} or the name of a class into the "
+                f"column {CORRECT}, not {written}"
             )
     for event in events:
         store.add(event)
