@@ -55,6 +55,7 @@ class Rows:
     """A small JPEG of an image by its digest, if there is one already. For one thread."""
 
 
+@np.errstate(over="ignore")  # what float32 cannot hold is not finite, and skipped
 def collect(sources: Iterable[tuple[Item, Any, Any]], features: int, scratch: Path) -> Rows:
     """Items, labeled ones first, with float32 features in the file `scratch`; finite ones only.
 
@@ -67,8 +68,7 @@ def collect(sources: Iterable[tuple[Item, Any, Any]], features: int, scratch: Pa
     for item, source, key in ordered:
         row = known.get(item.digest) if item.label is None else None
         if row is None:
-            with np.errstate(over="ignore"):
-                written[count] = source[key]
+            written[count] = source[key]
             if not np.isfinite(written[count]).all():
                 rows.skipped.append(Skipped(item.shown, "its features are not all finite"))
                 continue

@@ -1,7 +1,7 @@
 """The images that `classify` works on, their features, and the label of each, from --labeled and from
 OUT/labels.sqlite."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -150,21 +150,28 @@ def _check_answers(request: ClassifyRequest) -> None:
 # The labels of images, by way of OUT/labels.sqlite
 
 
+def _given_labels(images: Iterable[Item]) -> tuple[dict[bytes, str], list[str]]:
+    """The label that --labeled gives to each image by its first file there; notes on other labels."""
+    given, notes = dict[bytes, tuple[str, str]](), list[str]()
+    for item in images:
+        if item.label is not None and not item.of_pile:
+            label, shown = given.setdefault(item.digest, (item.label, item.shown))
+            if label.casefold() != item.label.casefold():
+                notes.append(
+                    f"{printable(shown)} and {printable(item.shown)} are one image in two classes: it is "
+                    f"taken for {label}"
+                )
+    if len(notes) > NAMED:
+        notes[NAMED:] = [f"{len(notes) - NAMED:,} more images lie in two classes"]
+    return {digest: label for digest, (label, _) in given.items()}, notes
+
+
 def _with_labels(request: ClassifyRequest, listing: Listing, images: Sequence[Item]) -> list[Item]:
     """Import --labeled into OUT/labels.sqlite, and give each image the label that is there; adds notes.
 
     A copy of a labeled image in the pile stays unlabeled here.
     """
-    given, torn = dict[bytes, Item](), list[str]()
-    for item in images:
-        if item.label is not None and not item.of_pile:
-            first = given.setdefault(item.digest, item)
-            if str(first.label).casefold() != item.label.casefold():
-                torn.append(
-                    f"{printable(first.shown)} and {printable(item.shown)} are one image in two classes: it "
-                    f"is taken for {first.label}"
-                )
-    labels = {digest: str(item.label) for digest, item in given.items()}
+    labels, notes = _given_labels(images)
     folder, name = request.given.parent, request.given.name
     own = name in (DATABASE, PREDICTIONS) and real_path(folder) == real_path(request.out)
     with closing(open_store(request.out)) as store:
@@ -193,9 +200,7 @@ def _with_labels(request: ClassifyRequest, listing: Listing, images: Sequence[It
             copy = item.of_pile and item.digest in outside
             labeled.append(replace(item, label=None if copy else store.label_of(item.digest)))
         lost = len(store.state.answers.keys() - set(numbers))
-    listing.notes += torn[:NAMED]
-    if len(torn) > NAMED:
-        listing.notes.append(f"{len(torn) - NAMED:,} more images lie in two classes")
+    listing.notes += notes
     if lost:
         one = "labeled image is not there or cannot be read; its label stays"
         several = "labeled images are not there or cannot be read; their labels stay"
