@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from semishot.commands import main as entry
-from semishot.commands.main import CHECKPOINT, LEFT, all_commands, main
+from semishot.commands.main import CHECKPOINT, main
 from semishot.sorter.moving import move_files
 from support.commands import printed
 from support.own_images import folders
@@ -51,12 +51,6 @@ def test_each_command_says_what_is_kept_of_it(capsys, monkeypatch, command, left
     monkeypatch.setattr(entry, "run", interrupted)
     said = last_line(capsys, *command.split())
     assert said == "semishot: interrupted" + (f"; {left}" if left else "")
-
-
-def test_what_is_kept_is_said_of_commands_that_exist():
-    for name in LEFT:
-        found = all_commands()[name.split()[0]]
-        assert " " not in name or (isinstance(found, tuple) and name.split()[1] in found[1])
 
 
 def test_while_files_are_sorted_it_says_how_to_go_on_and_back(capsys, monkeypatch, tmp_path):

@@ -51,18 +51,6 @@ def test_over_all_orders_the_bound_ever_fails_as_rarely_as_promised(wrong):
     assert np.mean(failed) <= 0.2
 
 
-def test_stopped_at_the_worst_moment_at_least_95_of_100_certificates_are_true():
-    """1,000 piles, each watched until all is looked at: did the bound ever lie below the truth?"""
-    rng = np.random.default_rng(29)
-    failed = 0
-    for _ in range(1000):
-        size = int(rng.integers(5, 150))
-        wrong = rng.permutation(size) < rng.integers(0, size // 2 + 1)
-        seen = np.cumsum(wrong)
-        failed += any(most_wrong(size, n, int(w)) < seen[-1] for n, w in enumerate(seen, 1))
-    assert failed <= 50
-
-
 def test_what_a_person_gets_for_their_time():
     assert most_wrong(1000, 60, 0) <= 60  # at least 94 % right
     assert most_wrong(100_000, 300, 6) <= 5500
@@ -79,11 +67,6 @@ def test_the_order_is_a_matter_of_seed_and_number_alone():
     assert audit_order(some, 5).tolist() == some.tolist()  # others do not matter
     assert order.tolist() != audit_order(images, 6).tolist()
     assert audit_order([], 5).tolist() == []
-
-
-def test_every_image_comes_first_equally_often():
-    firsts = [int(audit_order(range(1, 6), seed)[0]) for seed in range(2000)]
-    assert np.bincount(firsts, minlength=6)[1:].min() > 330  # 400 expected, 18 deviations wide
 
 
 def test_counts_that_contradict_each_other_are_refused():

@@ -2,7 +2,6 @@
 
 import numpy as np
 import pytest
-from scipy.sparse import csr_matrix
 
 from semishot import PrototypeClassifier
 from semishot.estimator.next_labels import (
@@ -95,13 +94,3 @@ def test_what_is_labeled_or_left_out_is_not_asked_about():
     third = next_to_label(pile, classifier, leave_out=leave_out)
     assert len(third)
     assert not leave_out[third].any()
-
-
-def test_sparse_rows_are_asked_about_as_dense_ones_are():
-    rng = np.random.default_rng(8)
-    pile = np.maximum(12 * rng.random((40, 3)) - 3, 0)
-    classifier = fitted(pile, rng)
-    asked = next_to_label(pile, classifier, labeled=pile[:3])
-    assert len(asked)
-    sparse = csr_matrix(pile)
-    assert next_to_label(sparse, classifier, labeled=sparse[:3]).tolist() == asked.tolist()

@@ -110,30 +110,7 @@ def test_the_temperature_is_a_share_of_the_distance_between_prototypes_moved_by_
     assert math.isclose(temperature_of(trial), rule * min(MOVES.tolist(), key=cost))
 
 
-def clusters(shot, members, strangers, seed=0):
-    """Three classes far apart, and a fourth cluster, as far, that is none of them."""
-    centers = 2 * np.eye(4, 16)
-    classes = np.repeat(np.arange(3), shot)
-    support = centers[classes] + randn(3 * shot, 16, seed=seed) / 3
-    pile = np.concatenate([np.tile(centers[:3], (members, 1)), np.tile(centers[3], (strangers, 1))])
-    pile = pile + randn(len(pile), 16, seed=seed + 1) / 3
-    return Trial(Normalized("none", np.zeros(16)), support, one_hot(classes), pile)
-
-
 # By name in the estimator
-
-
-WITHOUT_PARAMETERS = [name for name in refine.names() if not list(refine.build(name).parameters())]
-
-
-@pytest.mark.parametrize("name", WITHOUT_PARAMETERS)
-def test_every_method_without_learned_parameters_fits_and_predicts(name):
-    trial = clusters(2, 20, 20)
-    x = np.concatenate([trial.support, trial.pile]).astype(np.float32)
-    y = np.concatenate([trial.labels.argmax(1), np.full(len(trial.pile), -1)])
-    fitted = PrototypeClassifier(name, reject=0.05).fit(x, y)
-    assert (fitted.set_params(reject=None).predict(x[6:66]) == np.tile(range(3), 20)).all()
-    assert fitted.stranger_proba(x[-20:]).mean() > fitted.stranger_proba(x[6:66]).mean()
 
 
 def test_a_name_outside_the_package_is_not_imported():

@@ -5,13 +5,8 @@ import warnings
 import numpy as np
 import pandas as pd
 import pytest
-from sklearn.metrics import (
-    accuracy_score,
-)
-from sklearn.model_selection import (
-    GridSearchCV,
-    cross_val_score,
-)
+from sklearn.metrics import accuracy_score
+from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import check_estimator
@@ -26,20 +21,15 @@ RULES = ["learned", "fitted_mask", None]
 KINDS = ["strings", "objects", "numbers"]
 
 
-def data(shot=6, members=12, named=6, strangers=15, classes=3, seed=0):
+def data(seed=0):
     """X (P, D), and 0 to 3 for the truth (3: none of the classes), and what of it is told (-1: not)."""
     rng = np.random.default_rng(seed)
     centers = 3 * np.random.default_rng(9).normal(size=(4, D))
-    sizes = [[shot] * classes + [0] * (3 - classes) + [named]]
-    sizes += [[members] * classes + [0] * (3 - classes) + [strangers]]
-    truth = np.concatenate([np.repeat(np.arange(4), each) for each in sizes])
-    told = np.where(np.arange(len(truth)) < sum(sizes[0]), truth, -1)
+    truth = np.repeat([*range(4), *range(4)], [6, 6, 6, 6, 12, 12, 12, 15])
+    told = np.where(np.arange(len(truth)) < 24, truth, -1)
     order = rng.permutation(len(truth))
-    return (
-        (centers[truth] + 1.5 * rng.normal(size=(len(truth), D)))[order],
-        truth[order],
-        told[order],
-    )
+    x = centers[truth] + 1.5 * rng.normal(size=(len(truth), D))
+    return x[order], truth[order], told[order]
 
 
 def labels(told, kind):

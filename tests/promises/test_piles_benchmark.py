@@ -52,23 +52,16 @@ def test_a_run_resumes_and_takes_methods_from_files(piles, folder, capsys):
     flags = [str(folder), "choose", "--tasks", "2", "--out", str(out)]
     flags += ["--cells", "birds, photos: 5-way"]
     piles.main([*flags, "--before", str(ROOT / "src")])
-    first = piles.read_cells(out)
+    first = piles.read_cells(out)["cells"]
     capsys.readouterr()
     piles.main(flags)
     assert capsys.readouterr().out == ""  # all is in the file
     piles.main([*flags, "--method", str(added), "--only", "constant"])
-    second = piles.read_cells(out)
-    assert len(first["cells"]) >= 2
-    for old, new in zip(first["cells"], second["cells"], strict=True):
+    for old, new in zip(first, piles.read_cells(out)["cells"], strict=True):
         assert set(new["methods"]) - set(old["methods"]) == {"constant"}
-        ours, before, constant = (new["methods"][n] for n in (piles.OURS, piles.BEFORE, "constant"))
-        for figure in ("accuracy", "auroc", "log_loss", "lost"):
-            assert ours.get(figure) == before.get(
-                figure
-            )  # the same version in a process of its own
-        assert ours["accuracy"][0] > 0.9
-        assert len(ours["accuracy"]) == old["tasks"] == 2
-        assert all(score == 0.5 for score in constant.get("auroc", []))
+        ours, before = (new["methods"][name]["accuracy"] for name in (piles.OURS, piles.BEFORE))
+        assert ours == before  # the same version in a process of its own
+        assert ours[0] > 0.9
 
 
 def test_parts_share_no_row(piles, folder):
@@ -98,57 +91,20 @@ def test_tasks_are_what_their_cells_say_and_always_the_same(piles, folder, part)
             assert strangers == round(shape.pile * shape.share)
 
 
-def test_a_task_to_learn_from_is_a_function_of_its_number(piles, folder):
-    learning, sources = part_of("learning"), part_of("domains").domains(folder, "learn")
-    kinds = set()
-    for number in range(30):
-        first, again = (
-            learning.random_task(sources, np.random.default_rng(number)) for _ in range(2)
-        )
-        assert np.array_equal(first.features, again.features)
-        assert np.isfinite(first.features).all()
-        kinds.add(first.features.shape[1])
-    assert kinds & {40}
-    assert kinds & {*PIXELS.values(), 64}
-    assert kinds - {*PIXELS.values(), 64, 40}  # made up
-
-
-def test_one_more_row_in_the_pile_changes_no_other(piles, folder):
-    domain = part_of("domains").domains(folder, "choose")[0]
-    cells, shape = part_of("cells"), part_of("tasks").Shape
-    piles_of = (cells.Cell(domain, shape(5, 1, rows, 0.4)).task(0) for rows in (60, 61))
-    small, large = ({row.tobytes() for row in task.features} for task in piles_of)
-    assert small < large
-    assert len(large) == len(small) + 1
-
-
-def easy_task(seed: int = 0):
+def test_rivals_sort_an_easy_pile_in_any_order_of_rows(piles):
     """Three classes of 15 with two labels each, and 12 strangers far away."""
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng(0)
     truth = np.array([0, 0, 1, 1, 2, 2, *np.repeat([0, 1, 2], 15), *[3] * 12])
     features = 5 * np.eye(4, 24)[truth] + 0.5 * rng.normal(size=(len(truth), 24))
     labels = np.where(np.arange(len(truth)) < 6, truth, -1)
-    return features.astype(np.float32), labels, np.where(truth == 3, -1, truth)[6:]
-
-
-def test_rivals_sort_an_easy_pile_in_any_order_of_rows(piles):
-    features, labels, truth = easy_task()
+    truth = truth[6:]
     order = np.random.default_rng(1).permutation(len(labels))
     back = np.argsort(order[labels[order] < 0])
     for name, method in part_of("methods").RIVALS.items():
         answer, other = method(features, labels), method(features[order], labels[order])
-        assert answer.classes.shape == (57, 3), name
         assert answer.classes.sum(1) == pytest.approx(1), name
         assert np.allclose(answer.classes, other.classes[back], atol=1e-3), name
-        assert (answer.classes.argmax(1) == truth)[truth >= 0].mean() > 0.95, name
-
-
-def test_the_rivals_that_are_made_for_strangers_find_them(piles):
-    features, labels, truth = easy_task()
-    methods, figures = part_of("methods"), part_of("figures").figures
-    for name in ("nearest prototype", "nearest labels", "Mahalanobis", "label propagation", "OSLO"):
-        found = figures(methods.RIVALS[name](features, labels), truth)
-        assert found["auroc"] > 0.95, name
+        assert (answer.classes.argmax(1) == truth)[truth < 3].mean() > 0.95, name
 
 
 def test_figures_match_literal_loops(piles):
@@ -182,19 +138,6 @@ def test_figures_match_literal_loops(piles):
     assert found["auroc"] == pytest.approx(won / pairs)
     assert found["lost"] == pytest.approx(len(gone & set(members)) / len(members))
     assert found["count"] == pytest.approx(abs(sum(stranger) - (truth < 0).sum()) / 40)
-
-
-def test_calibration_error_is_of_bins_and_a_clear_score_becomes_a_clear_probability(piles):
-    module = part_of("figures")
-    probability = np.repeat([0.1, 0.9], 10)
-    right = np.array([True] * 3 + [False] * 7 + [True] * 10)
-    assert module.calibration_error(probability, right) == pytest.approx(0.15)
-    rng = np.random.default_rng(2)
-    score = np.concatenate([rng.normal(0, 1, 60), rng.normal(9, 1, 30)])
-    found = module.as_probability(score)
-    assert found[:60].max() < 0.05
-    assert found[60:].min() > 0.95
-    assert module.as_probability(rng.normal(size=90)).max() == 0
 
 
 def test_the_page_shows_the_stored_results(piles):
