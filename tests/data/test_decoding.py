@@ -7,8 +7,7 @@ import numpy as np
 import pytest
 from PIL import Image, ImageFile
 
-from semishot.data import decoding
-from semishot.data.decoding import FORMATS, MOST_PIXELS, decode, opened, upright
+from semishot.data.decoding import FORMATS, MOST_PIXELS, decode, opened
 from semishot.data.framing import Ink, Middle, Whole
 from semishot.errors import InputError
 from support.images import encoded, handmade_png
@@ -199,20 +198,6 @@ def test_a_framing_takes_an_opened_file_or_an_array(framing, form, tmp_path):
     assert pixels.shape == (framing.height, framing.width, framing.channels)
     if form == "PNG":
         assert (framing(WIDE) == pixels).all()
-
-
-def test_large_images_are_decoded_one_at_a_time(monkeypatch):
-    """Threads wait for each other; an image of which a smaller one is decoded does not count as large."""
-    monkeypatch.setattr(decoding, "LARGE_PIXELS", 30 * 50 - 1)
-    with opened(encoded(WIDE), "x") as image, upright(image):
-        assert decoding._one_large_image.locked()
-    assert not decoding._one_large_image.locked()
-    with (
-        opened(encoded(WIDE, "JPEG"), "x") as image,
-        upright(image, least=(20, 12)) as seen,
-    ):
-        assert seen.size == (25, 15)
-        assert not decoding._one_large_image.locked()
 
 
 HEIC = pytest.mark.skipif("HEIF" not in FORMATS, reason="needs the extra heic")

@@ -45,10 +45,8 @@ def test_a_framing_survives_json(framing):
     ("change", "message"),
     [
         ({"kind": "Zoom"}, "kind: invalid value 'Zoom'"),
-        ({"height": "84"}, "height: expected `int`, got `str`"),
         ({"height": 10**6}, "height: expected `int` <= 4096"),
         ({"channels": 2}, "channels must be 1 or 3, not 2"),
-        ({"share": 0.5}, "unknown field share"),
         ({"kind": "Middle", "share": 0}, "share must be above 0 and at most 1, not 0"),
     ],
 )
@@ -56,8 +54,6 @@ def test_a_wrong_framing_is_one_line(change, message):
     text = json.dumps({**json.loads(to_json(Whole(84, 84))), **change})
     with pytest.raises(InputError, match=f"the framing of m: {message}"):
         framing_from_json(text, "m")
-    with pytest.raises(InputError, match="the framing of m: expected `object`, got `array`"):
-        framing_from_json("[]", "m")
 
 
 @pytest.mark.parametrize("size", [(90, 60), (40, 100)])

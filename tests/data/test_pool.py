@@ -43,22 +43,13 @@ def refusal(folder: Path) -> str:
     return str(caught.value)
 
 
-def rewrite(folder: Path, change) -> None:
-    """Alter pool.json behind the library's back."""
-    path = folder / "pool.json"
-    written = json.loads(path.read_text(encoding="utf-8"))
-    path.write_text(json.dumps(change(written)), encoding="utf-8")
-
-
 def test_round_trip(tmp_path):
     saved(tmp_path / "pool")
     pool = open_pool(tmp_path / "pool")
     assert pool.name == "small"
     assert pool.about == {"seed": 1}
     assert np.array_equal(pool.images, images())
-    assert [(c.name, c.group, c.split, c.start, c.count) for c in pool.classes] == [
-        (c.name, c.group, c.split, c.start, c.count) for c in CLASSES
-    ]
+    assert tuple(replace(c, digest="") for c in pool.classes) == CLASSES
     assert changed_classes(pool) == []
 
 
@@ -100,17 +91,12 @@ def test_missing_pool_says_how_to_make_it(tmp_path):
 
 @pytest.mark.parametrize(
     ("change", "problem"),
-    [
-        (lambda written: [], "expected `object`, got `array`"),
-        (lambda written: {**written, "format": 42}, "format: invalid enum value 42"),
-        (lambda written: {**written, "classes": [["too", "short"]]}, "classes"),
-        (lambda written: {**written, "more": 1}, "unknown field more"),
-        (lambda written: {**written, "fingerprint": "0"}, "pool.json was altered"),
-    ],
+    [({"format": 42}, "format: invalid enum value 42"), ({"fingerprint": "0"}, "was altered")],
 )
 def test_a_damaged_pool_json_is_refused(tmp_path, change, problem):
     saved(tmp_path / "pool")
-    rewrite(tmp_path / "pool", change)
+    path = tmp_path / "pool" / "pool.json"
+    path.write_text(json.dumps({**json.loads(path.read_text("utf-8")), **change}))
     line = refusal(tmp_path / "pool")
     assert line.startswith("damaged image pool in")
     assert problem in line
@@ -122,8 +108,6 @@ def test_data_root_is_the_argument_else_the_variable_else_the_cache(tmp_path, mo
     assert data_root() == tmp_path / "variable"
     monkeypatch.setenv("SEMISHOT_DATA", "")
     monkeypatch.setattr(image_pool, "user_cache_dir", lambda name: str(tmp_path / name))
-    assert data_root() == tmp_path / "semishot"
-    monkeypatch.delenv("SEMISHOT_DATA")
     assert data_root() == tmp_path / "semishot"
 
 

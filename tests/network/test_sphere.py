@@ -15,15 +15,11 @@ from semishot.network.sphere import MOMENTUM, Sphere
 from semishot.prototypes import SHORTEST
 from semishot.training.config import Member, Recipe
 from semishot.training.fleets import build_fleet
-from support.tensors import randn
+from support.tensors import dot, randn
 
 R, B, D, N = 2, 5, 4, 3
 SHAPE = EpisodeShape(way=N, shot=2, query=2, unlabeled=3, distractors=2)
 SPHERE = Recipe(filters=D, init_std=0.3, sphere=6.0, initial_loss=0.5, both_sides=True)
-
-
-def dot(a, b):
-    return sum(x * y for x, y in zip(a, b, strict=True))
 
 
 def length(a):

@@ -24,11 +24,7 @@ def lines(said: str) -> list[str]:
     return [line for line in said.splitlines() if not line.startswith(("glyphs:", "report:"))]
 
 
-LARGE = {
-    "train": "state.pt",
-    "data prepare": "images.npy",
-    "classify": ".features.npy",
-}
+LARGE = {"train": "state.pt", "data prepare": "images.npy", "classify": ".features.npy"}
 
 
 @pytest.mark.slow

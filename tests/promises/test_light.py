@@ -17,17 +17,11 @@ TESTS = ROOT / "tests"
 PATHS = [TESTS / "support" / "without_torch", ROOT / "src", TESTS]
 WITHOUT_TORCH = {**os.environ, "PYTHONPATH": os.pathsep.join(map(str, PATHS))}
 SORT = "classify --labeled labeled --unlabeled pile --out out --encoder"
-NEEDING_TORCH = {
-    "train": "`semishot train` needs PyTorch",
-    "evaluate --model pretrained:omniglot": "`semishot evaluate` needs PyTorch",
-    "pick run out.safetensors": "`semishot pick` needs PyTorch",
-    "demo": "`semishot demo` needs PyTorch",
-    "reproduce table1": "`semishot reproduce` needs PyTorch",
-    "reproduce table5": "`semishot reproduce` needs PyTorch",
-    "reproduce figure-masks": "`semishot reproduce` needs PyTorch",
-    "reproduce ablations": "`semishot reproduce` needs PyTorch",
-    "show episode --model pixels --dataset glyphs": "`semishot show` needs PyTorch",
-}
+NEEDING_TORCH = [
+    *("train", "evaluate --model pretrained:omniglot", "pick run out.safetensors", "demo"),
+    *("reproduce table1", "reproduce table5", "reproduce figure-masks", "reproduce ablations"),
+    "show episode --model pixels --dataset glyphs",
+]
 REFUSED = """
 import sys
 from semishot.commands.main import main
@@ -67,8 +61,8 @@ def test_what_needs_torch_says_so_in_one_line(tmp_path):
     ended = subprocess.run(
         words, cwd=tmp_path, env=WITHOUT_TORCH, capture_output=True, text=True, check=True
     )
-    install = ": pip install 'semishot[train]'"
-    assert ended.stderr.splitlines() == [f"semishot: {x}{install}" for x in NEEDING_TORCH.values()]
+    told = "semishot: `semishot {}` needs PyTorch: pip install 'semishot[train]'"
+    assert ended.stderr.splitlines() == [told.format(c.split()[0]) for c in NEEDING_TORCH]
     assert sorted(path.name for path in tmp_path.iterdir()) == ["labeled", "pile"]
 
 
@@ -124,17 +118,8 @@ def test_every_file_of_the_package_is_in_the_wheel():
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
 def test_the_tests_of_the_users_half_pass_without_torch():
-    words = [
-        sys.executable,
-        "-m",
-        "pytest",
-        "-n",
-        "2",
-        "-p",
-        "no:cacheprovider",
-        "--deselect",
-        "tests/label/test_page.py",
-    ]
+    words = [sys.executable, "-m", "pytest", "-n", "2", "-p", "no:cacheprovider"]
+    words += ["--deselect", "tests/label/test_page.py"]
     printed = done([*words, TESTS], ROOT, env=WITHOUT_TORCH)
     passed, skipped = map(int, re.findall(r"(\d+) passed, (\d+) skipped", printed)[0])
     assert skipped < passed / 10, "what asks for torch is skipped: that must stay the exception"

@@ -73,13 +73,7 @@ def test_links_devices_and_paths_in_tars_lead_nowhere(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "name",
-    [
-        "/etc/passwd",
-        "../other",
-        "pretrained:../../omniglot",
-        "https://example.org/x.safetensors",
-    ],
+    "name", ["/etc/passwd", "../other", "pretrained:../../omniglot", "https://example.org/x"]
 )
 def test_a_saved_model_names_no_other_file(name, tmp_path):
     framing = {"kind": "Whole", "height": 8, "width": 8}

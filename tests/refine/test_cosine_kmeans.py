@@ -7,15 +7,14 @@ import torch
 
 from semishot import refine
 from semishot.prototypes import SHORTEST
-from support.tensors import randn
+from support.tensors import dot, randn
 
 N, U, D = 3, 7, 4
 
 
 def cosine(a, b):
-    top = sum(x * y for x, y in zip(a, b, strict=True))
-    lengths = [math.sqrt(sum(x * x for x in v) + SHORTEST) for v in (a, b)]
-    return top / (lengths[0] * lengths[1])
+    lengths = [math.sqrt(dot(v, v) + SHORTEST) for v in (a, b)]
+    return dot(a, b) / (lengths[0] * lengths[1])
 
 
 @pytest.mark.parametrize("cluster", [True, False])

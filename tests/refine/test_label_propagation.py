@@ -8,13 +8,9 @@ import torch
 from semishot import refine
 from semishot.errors import InputError
 from semishot.prototypes import class_prototypes
-from support.tensors import episode, randn
+from support.tensors import dot, episode, randn
 
 N, S, U, D, P = 3, 6, 7, 4, 13
-
-
-def dot(a, b):
-    return sum(x * y for x, y in zip(a, b, strict=True))
 
 
 def literal_weights(support, labels, unlabeled, k, a):

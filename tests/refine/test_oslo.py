@@ -7,13 +7,9 @@ import torch
 
 from semishot import refine
 from semishot.prototypes import class_prototypes
-from support.tensors import episode
+from support.tensors import dot, episode
 
 N, S, U, D = 3, 6, 7, 4
-
-
-def dot(a, b):
-    return sum(x * y for x, y in zip(a, b, strict=True))
 
 
 def unit(a):

@@ -132,16 +132,8 @@ def labeling(folder: Path, chromium: Any) -> None:
 
 def screens(folder: Path, chromium: Any) -> None:
     """The page with questions, and the report, in both color schemes."""
-    run(
-        folder,
-        "classify",
-        "--labeled",
-        "sample/labeled",
-        "--unlabeled",
-        "sample/pile",
-        "--out",
-        "out",
-    )
+    pile = ["--labeled", "sample/labeled", "--unlabeled", "sample/pile"]
+    run(folder, "classify", *pile, "--out", "out")
     for scheme, end in (("light", ""), ("dark", "-dark")):
         page = chromium.new_page(viewport=SIZE, color_scheme=scheme)
         page.goto((folder / "out/report.html").as_uri())
@@ -153,9 +145,7 @@ def screens(folder: Path, chromium: Any) -> None:
             ready(page, address)
             page.screenshot(path=DOCS / f"label{end}.png")
             page.close()
-    for path in DOCS.glob("label*.png"):
-        Image.open(path).convert("P", palette=Image.Palette.ADAPTIVE).save(path, optimize=True)
-    for path in DOCS.glob("own_images*.png"):
+    for path in [*DOCS.glob("label*.png"), *DOCS.glob("own_images*.png")]:
         Image.open(path).convert("P", palette=Image.Palette.ADAPTIVE).save(path, optimize=True)
 
 

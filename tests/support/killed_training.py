@@ -15,25 +15,14 @@ import torch
 
 from semishot.data.pool import open_pool
 from semishot.system import files
-from semishot.training import (
-    classification,
-    examples,
-    fleet_log,
-    fleets,
-    loop,
-    run_folder,
-    update,
-)
+from semishot.training import classification, examples, fleet_log, fleets, loop, run_folder, update
 from semishot.training.config import FleetConfig
 from semishot.training.fleet_log import row_of
 from semishot.training.loop import TrainingRequest, training
 from support import killing as killed
 
 OURS = (classification, examples, files, fleets, loop, run_folder, update)
-WATCHED = {
-    "ours": {m.__file__ for m in OURS},
-    "saving": {torch.serialization.__file__},
-}
+WATCHED = {"ours": {m.__file__ for m in OURS}, "saving": {torch.serialization.__file__}}
 
 
 def attempt(

@@ -12,22 +12,12 @@ from types import ModuleType
 from typing import Any, NoReturn
 
 MISSING_MODULES = {"fcntl", "grp", "posix", "pty", "pwd", "resource", "termios", "tty"}
-MISSING_NAMES = {
-    *("O_NOFOLLOW", "O_NONBLOCK", "O_DIRECTORY", "O_CLOEXEC", "fork", "getuid", "geteuid", "chown"),
-    *(
-        "fchmod",
-        "fchown",
-        "lchown",
-        "mkfifo",
-        "statvfs",
-        "killpg",
-        "getpgid",
-        "setsid",
-        "getloadavg",
-    ),
-    *("sched_getaffinity", "posix_fallocate", "posix_fadvise", "sysconf", "wait4", "waitid"),
-    *("SIGKILL", "SIGHUP", "SIGPIPE", "SIGALRM", "SIGUSR1", "setitimer", "pthread_sigmask"),
-}
+LACKING = """
+O_NOFOLLOW O_NONBLOCK O_DIRECTORY O_CLOEXEC fork getuid geteuid chown fchmod fchown lchown mkfifo
+statvfs killpg getpgid setsid getloadavg sched_getaffinity posix_fallocate posix_fadvise sysconf wait4
+waitid SIGKILL SIGHUP SIGPIPE SIGALRM SIGUSR1 setitimer pthread_sigmask
+"""
+MISSING_NAMES = LACKING.split()
 real_import = builtins.__import__
 
 

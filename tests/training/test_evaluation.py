@@ -21,7 +21,6 @@ from semishot.system.devices import pick_device
 from semishot.training import evaluation as evaluating
 from semishot.training.config import FleetConfig, Member, Recipe
 from semishot.training.evaluation import (
-    embed_classes,
     evaluate,
     evaluate_folder,
     lead_of,
@@ -73,21 +72,36 @@ def literal_accuracy(embedded: np.ndarray, soft: bool) -> float:
     return right / (N * Q)
 
 
-@pytest.mark.parametrize("method", ["supervised", "soft_kmeans"])
-def test_embedding_once_equals_embedding_each_episode(tiny_pool, folders, method):
-    """600-episode machinery against 25 literal ones: raw images -> network -> loops, per run."""
-    model = evaluating.load_model(folders[method], CPU)[1].double()
+def records_of(folder: Path, refiner: str | None, episodes: int, root: Path) -> list[dict]:
+    request = EvaluationRequest(str(folder), refiner, shape=SHAPE, episodes=episodes)
+    return evaluate_folder(request, Where(data_root=root, device="cpu"))
+
+
+@pytest.mark.parametrize(
+    ("trained", "refiner", "named"),
+    [
+        ("supervised", None, "supervised"),
+        ("soft_kmeans", None, "soft_kmeans"),
+        ("masked_soft_kmeans", "none", "not_refined"),
+        ("masked_soft_kmeans", "soft_kmeans", "soft_kmeans"),
+    ],
+)
+def test_embedding_once_equals_embedding_each_episode(
+    tiny_pool, tiny_root, folders, trained, refiner, named
+):
+    """As trained or with another method without parameters; raw images -> network -> loops, per run."""
+    model = evaluating.load_model(folders[trained], CPU)[1].double()
     images = all_labeled(tiny_pool.of_split("test"))
-    (found,) = evaluate([(model, SHAPE)], tiny_pool, "test", SEEDS, episodes=25)
-    assert found.shape == (len(SEEDS), 25)
-    for run, seed in enumerate(SEEDS):
-        for e in range(25):
+    records = records_of(folders[trained], refiner, 25, tiny_root)
+    for run, (seed, record) in enumerate(zip(SEEDS, records, strict=True)):
+        assert record["model"] == named
+        for e, found in enumerate(record["episode_accuracies"]):
             rows = sample_episodes(images, SHAPE, Stream(seed, "test"), e, 1).images[0]
             raw = torch.from_numpy(tiny_pool.images[rows])  # (B, 1, 28, 28)
             with torch.no_grad():
                 embedded = model.embed(raw.expand(len(SEEDS), *raw.shape))[run].numpy()
-            expected = literal_accuracy(embedded, soft=method == "soft_kmeans")
-            assert found[run, e] == pytest.approx(expected, abs=1e-12)
+            expected = literal_accuracy(embedded, soft=named == "soft_kmeans")
+            assert found == pytest.approx(expected, abs=1e-5)
 
 
 def test_transductive_refinement_has_the_queries_among_the_unlabeled(tiny_pool, folders):
@@ -124,36 +138,6 @@ def test_several_shapes_at_once_are_each_shape_alone(tiny_pool, folders):
     together = evaluate([(model, SHAPE), (model, other)], tiny_pool, "test", SEEDS, episodes=9)
     for one, same in zip(one_by_one, together, strict=True):
         assert np.array_equal(one, same)
-
-
-def records_of(folder: Path, refiner: str | None, episodes: int, root: Path) -> list[dict]:
-    request = EvaluationRequest(str(folder), refiner, shape=SHAPE, episodes=episodes)
-    return evaluate_folder(request, Where(data_root=root, device="cpu"))
-
-
-def test_a_folder_is_evaluated_as_trained_or_with_another_method(tiny_pool, tiny_root, folders):
-    """`none` is Eq. 1 on the run's embedding; soft_kmeans needs no parameters, so any run takes it."""
-
-    def with_refiner(refiner: str | None) -> list[dict]:
-        folder = folders["masked_soft_kmeans"]
-        return records_of(folder, refiner, 20, tiny_root)
-
-    model = evaluating.load_model(folders["masked_soft_kmeans"], CPU)[1]
-    images = all_labeled(tiny_pool.of_split("test"))
-    embedded = embed_classes(model, tiny_pool, images)
-    for refiner, named in (("none", "not_refined"), ("soft_kmeans", "soft_kmeans")):
-        rows = with_refiner(refiner)
-        assert {row["model"] for row in rows} == {named}
-        for run, (seed, row) in enumerate(zip(SEEDS, rows, strict=True)):
-            drawn = (
-                sample_episodes(images, SHAPE, Stream(seed, "test"), 0, 20).images - images.order[0]
-            )
-            each = [
-                literal_accuracy(embedded[run, rows].numpy().astype(float), refiner != "none")
-                for rows in drawn
-            ]
-            assert row["episode_accuracies"] == [round(a, 5) for a in each]
-    assert {row["model"] for row in with_refiner(None)} == {"masked_soft_kmeans"}
 
 
 def test_a_method_with_parameters_the_run_never_learned_is_refused(tiny_root, folders):

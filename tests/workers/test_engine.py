@@ -71,17 +71,13 @@ def test_a_worker_that_is_ended_leaves_no_temporary_folder():
     assert not folders[0].exists()
 
 
-def test_what_cannot_be_cut_ends_in_one_line():
-    with pytest.raises(
-        InputError, match=r"1 TiB: out of memory \(here\), 5 times, and it cannot be made smaller"
-    ):
-        engine.again(allocation(1), engine.NoMemory("here"), engine.LOSSES)
-
-
-def test_what_cannot_be_cut_is_tried_again_before(capsys):
+def test_what_cannot_be_cut_is_tried_again_and_ends_in_one_line(capsys):
     alone = allocation(1)
     assert engine.again(alone, engine.NoMemory("here"), 1) == [alone]
     assert "1 TiB: out of memory (here); trying again\n" in capsys.readouterr().err
+    line = r"1 TiB: out of memory \(here\), 5 times, and it cannot be made smaller"
+    with pytest.raises(InputError, match=line):
+        engine.again(alone, engine.NoMemory("here"), engine.LOSSES)
 
 
 def test_a_task_that_takes_worker_after_worker_with_it_is_cut(capsys):
