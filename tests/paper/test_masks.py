@@ -177,10 +177,8 @@ def test_figure_masks_trains_the_fleets_it_lacks_and_finds_them_again(
 ):
     preset = replace(presets.PRESETS["ren2018"], recipe=RECIPE)
     monkeypatch.setitem(presets.PRESETS, "ren2018", preset)
-    request, site = (
-        MasksRequest(dataset="glyphs", splits=2, shape=SHAPE),
-        Site(tiny_pool, tmp_path, CPU),
-    )
+    request = MasksRequest(dataset="glyphs", splits=2, shape=SHAPE)
+    site = Site(tiny_pool, tmp_path, CPU)
     (folder,) = masks.fleets_with_distractors(request, site)
     config, _, _ = open_fleet(folder, tiny_root, CPU)
     assert {m.model for m in config.members} == set(paper.TRAINED)

@@ -41,10 +41,8 @@ def own(tmp_path):
 
 
 def table1(pool, runs, *models, splits=1, **asked):
-    site, request = (
-        Site(pool, runs, CPU),
-        TableRequest(None, "tiny", splits, models=models, **asked),
-    )
+    site = Site(pool, runs, CPU)
+    request = TableRequest(None, "tiny", splits, models=models, **asked)
     return measured_fleets(requested_fleets("table1", request, site), site)
 
 
@@ -207,19 +205,8 @@ def test_allowed_it_is_evaluated_and_picked(fleet_of_own, own, tiny_root, capsys
     main(["pick", str(fleet_of_own), "best.safetensors", "--model", name, "--json", *where])
     assert json.loads(capsys.readouterr().out)["model"] == name
     forget(own)
-    main(
-        [
-            "evaluate",
-            "--model",
-            "best.safetensors",
-            "--refiner",
-            "oslo",
-            "--allow",
-            name,
-            "--json",
-            *where,
-        ]
-    )
+    best = ["evaluate", "--model", "best.safetensors", "--refiner", "oslo"]
+    main([*best, "--allow", name, "--json", *where])
     (record,) = json.loads(capsys.readouterr().out)
     assert (record["model"], record["trained_as"]) == ("oslo", name)
 

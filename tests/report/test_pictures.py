@@ -137,11 +137,6 @@ def test_an_episode_shows_its_images_its_weights_and_its_predictions():
     assert np.array_equal(np.array(pixels), 255 - hand_made().support[0, 0, 0])  # ink on paper
 
 
-def test_photographs_are_jpegs():
-    tiles = pictures.episode_picture(hand_made(channels=3)).tiles
-    assert all(tile.source.startswith("data:image/jpeg;base64,") for tile in tiles)
-
-
 def test_show_by_command_prints_the_name_of_the_picture(
     fleet, tiny_root, tmp_path, monkeypatch, capsys
 ):

@@ -130,14 +130,6 @@ def test_what_departs_from_its_preset_is_listed_apart_with_what_was_changed(tmp_
     assert [shown(cell) for cell in whats["steps 3"][:3]] == ["Supervised", "62.50 ± 12.50", "2"]
 
 
-def test_a_cell_measured_twice_is_shown_once(tmp_path):
-    records = read_records(TABLE1)
-    written(tmp_path / "omniglot" / "a.json", [r | {"accuracy": 0.1} for r in records])
-    written(tmp_path / "omniglot" / "b.json", records)
-    tables, *_ = tables_and_figures(read_results(tmp_path).files)
-    assert [group for _, group in tables] == [records]
-
-
 def test_several_files_and_folders_of_evaluations_make_one_page(tmp_path):
     first = written(tmp_path / "one.json", [record(preset="mine", model="first")])
     folder = tmp_path / "more"
@@ -184,14 +176,6 @@ def test_reproduce_leaves_a_report_and_damage_elsewhere_does_not_stop_it(
 
 
 # Charts
-
-
-def test_ticks_are_round_numbers_that_cover_the_range():
-    assert [label for _, label in charts.ticks(0, 25)] == ["0", "5", "10", "15", "20", "25"]
-    assert [label for _, label in charts.ticks(0, 0.31)] == ["0.0", "0.1", "0.2", "0.3"]
-    assert [label for _, label in charts.ticks(100, 200_000)][-1] == "200,000"
-    for low, high in ((0.0, 1e-9), (41.3, 41.4), (0.0, 7e5)):
-        assert 2 <= len(charts.ticks(low, high)) <= 11
 
 
 def test_a_chart_draws_each_point_where_it_belongs():
@@ -286,12 +270,3 @@ def test_a_broken_result_file_is_one_line_and_exit_code_2(content, line, tmp_pat
 def test_wrong_use_is_one_line_and_exit_code_2(arguments, line, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     assert line in refusal(capsys, "report", *arguments)
-
-
-def test_a_log_of_another_fleet_is_one_line(demo, tmp_path, capsys):
-    runs, *_ = demo
-    log = next(runs.rglob("log.jsonl"))
-    log.write_text('{"step": 1, "loss": [1, 2, 3, 4, 5]}\n')
-    with pytest.raises(SystemExit):
-        main(["report", str(runs), "-o", str(tmp_path / "r.html")])
-    assert f"{log}, line 1" in capsys.readouterr().err

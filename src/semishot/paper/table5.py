@@ -5,8 +5,8 @@ A coordinates of a basis.
 """
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from itertools import product
 from pathlib import Path
 from typing import cast
@@ -46,19 +46,6 @@ NUMBERS_AT_A_TIME = 20_000_000
 """The most features of episodes that are processed at a time."""
 
 
-@dataclass(frozen=True)
-class FeatureKind:
-    """What the classifiers see: pixels, or features of encoders before or after pre-training."""
-
-    name: str
-    training: ClassificationRequest
-
-    def holds(self, record: BaselineRecord, seed: int) -> bool:
-        bug = bool(record["options"].get("scale_bug"))
-        own = record["features"], bug, record["split_seed"]
-        return own == (self.name, self.training.scale_bug, seed)
-
-
 def table5(request: Table5Request, where: Where) -> list[BaselineRecord]:
     """Measure what is requested and missing; return everything measured with these settings.
 
@@ -71,81 +58,78 @@ def table5(request: Table5Request, where: Where) -> list[BaselineRecord]:
     fraction = preset("ren2018", pool.name).recipe.labeled_fraction
     recipe = replace(classification.AUTHORS_RECIPE, labeled_fraction=fraction)
     recipe = recipe.with_updates(request.updates)
-    images = all_labeled(pool.of_split("test"))
     tests = TABLE5_TEST.get(pool.name, (ONE_SHOT,))
-    check_enough(images, *tests, advice=FIXED)
+    check_enough(all_labeled(pool.of_split("test")), *tests, advice=FIXED)
     if "pretrained" in features or bug:
         classification.check_labeled(pool, recipe)
     name = f"{pool.fingerprint[:8]}-{recipe.updates}updates.json"
     path = where.runs / pool.name / "table5" / name
     plain = ClassificationRequest(pool, recipe, device)
-    kinds = [FeatureKind(kind, plain) for kind in FEATURES if kind in features]
-    kinds += [FeatureKind("pretrained", replace(plain, scale_bug=True))] if bug else []
+    kinds = [(kind, plain) for kind in FEATURES if kind in features]
+    kinds += [("pretrained", replace(plain, scale_bug=True))] if bug else []
     with Lock(path.with_name(f".{path.name}.lock")):
         known = [r for r in records_so_far(path) if r["kind"] == "baseline"]
-        for kind in kinds:
-            splits = range(request.splits)
-            missing = [seed for seed in splits if not any(kind.holds(r, seed) for r in known)]
-            for records in measured(kind, missing, images, tests, where.runs):
+        for kind, training in kinds:
+            of_kind = kind, training.scale_bug
+            own = [r for r in known if (r["features"], bool(r["options"])) == of_kind]
+            missing = sorted({*range(request.splits)} - {r["split_seed"] for r in own})
+            for records in measured(kind, training, missing, tests, where.runs):
                 known += records
                 write_json(path, known)
     return known
 
 
 def measured(
-    kind: FeatureKind,
+    kind: str,
+    request: ClassificationRequest,
     seeds: Sequence[int],
-    images: ClassImages,
     tests: Sequence[EpisodeShape],
     runs: Path,
 ) -> Iterator[list[BaselineRecord]]:
     """The records of each split. All encoders are pre-trained before the first test: on a GPU, together."""
-    request, pretrained = kind.training, kind.name == "pretrained"
+    pool, device, pretrained = request.pool, request.device, kind == "pretrained"
+    images = all_labeled(pool.of_split("test"))
     files = classification.pretrained(request, seeds, runs) if pretrained else {}
+    about = {
+        "kind": "baseline",
+        "dataset": pool.name,
+        "preset": "ren2018",
+        "model": "",
+        "features": kind,
+        "options": {"scale_bug": True} if request.scale_bug else {},
+    }
+    own = (request.recipe, {"batch": BATCH}) if pretrained else (None, {})
     features: Tensor | None = None
     episodes = len(seeds) * len(tests) * len(CLASSIFIERS) * EPISODES
-    with meter(f"testing {FEATURES[kind.name]}", episodes, "episodes") as progress:
+    with meter(f"testing {FEATURES[kind]}", episodes, "episodes") as shown:
         for seed in seeds:
-            if features is None or kind.name in ("random", "pretrained"):  # another for each split
-                features = features_of(kind, images, seed, files)
+            if features is None or kind in ("random", "pretrained"):  # another for each split
+                features = features_of(kind, request, images, seed, files.get(seed))
             trained = training_of(files[seed].with_suffix(".json")) if pretrained else {}
             records = []
             for test, classifier in product(tests, CLASSIFIERS):
                 begun, stream = time.monotonic(), streams_of(images, [seed], test)
-                right = baseline_accuracies(
-                    features, stream, classifier, EPISODES, progress.advance
-                )
-                measurement = Measurement(
-                    *(test, "test", time.monotonic() - begun, device_name(request.device)),
-                    *(data_state(request.pool), trained),
-                )
-                about = {
-                    "kind": "baseline",
-                    "dataset": request.pool.name,
-                    "preset": "ren2018",
-                    "model": classifier,
-                    "features": kind.name,
-                    "options": {"scale_bug": True} if request.scale_bug else {},
-                }
-                own = (request.recipe, {"batch": BATCH}) if pretrained else (None, {})
-                records.append(measurement.record(about, seed, right, *own))
+                right = baseline_accuracies(features, stream, classifier, EPISODES, shown.advance)
+                how = time.monotonic() - begun, device_name(device), data_state(pool), trained
+                named = {**about, "model": classifier}
+                records.append(Measurement(test, "test", *how).record(named, seed, right, *own))
             yield cast(list[BaselineRecord], records)
 
 
 def features_of(
-    kind: FeatureKind, images: ClassImages, seed: int, files: Mapping[int, Path]
+    kind: str, request: ClassificationRequest, images: ClassImages, seed: int, file: Path | None
 ) -> Tensor:
     """The features (I, D) of every test image: uint8 pixels, or their embeddings."""
-    request, pool, device = kind.training, kind.training.pool, kind.training.device
-    if kind.name == "pixels":
+    pool, device = request.pool, request.device
+    if kind == "pixels":
         return torch.from_numpy(pool.images[images.order]).flatten(1).to(device)
-    if kind.name == "authors_random":
-        encoder = authors_network(pool.images.shape[1], request.recipe.filters).to(device)
-    elif kind.name == "random":
-        encoder = classification.untrained(pool, request.recipe, [seed]).to(device)
+    if kind == "authors_random":
+        encoder = authors_network(pool.images.shape[1], request.recipe.filters)
+    elif file is None:
+        encoder = classification.untrained(pool, request.recipe, [seed])
     else:
-        encoder = classification.load_encoder(request, files[seed])
-    return embed_classes(ProtoNet(encoder), pool, images)[0]
+        encoder = classification.load_encoder(request, file)
+    return embed_classes(ProtoNet(encoder.to(device)), pool, images)[0]
 
 
 @torch.inference_mode()

@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Sequence
+from operator import itemgetter
 from pathlib import Path
 
 from semishot import datasets
@@ -82,25 +83,22 @@ def draw_episodes(
     results: Results, root: Path | None, episodes: int
 ) -> tuple[list[Episode], list[str]]:
     """The first test episodes seen through one or two models of each data set, and what is left out."""
-    drawn: list[Episode] = []
-    left_out: list[str] = []
-    shipped = sorted((PACKAGE / "pretrained").glob("*.safetensors"))
-    models = trained_models(results) or [(p.stem, f"pretrained:{p.stem}", 0) for p in shipped]
+    drawn, left_out = list[Episode](), list[str]()
+    shipped = sorted(path.stem for path in (PACKAGE / "pretrained").glob("*.safetensors"))
+    models = trained_models(results) or [(name, f"pretrained:{name}", 0) for name in shipped]
     prepared = (*datasets.names(), *datasets.own_names(root))
     for dataset in sorted({r["dataset"] for records in results.files.values() for r in records}):
-        own, why = [model for model in models if model[0] == dataset], ""
-        folder = datasets.pool_folder(dataset, root) if dataset in prepared else None
-        if not own:
-            why = "there is no trained model of it here"
-        elif folder is None or not (folder / "pool.json").exists():
-            why = "its images are not prepared here"
-        else:
-            try:
-                for model in own[:MOST_MODELS]:
-                    drawn += [draw(model, number, root) for number in range(episodes)]
-            except InputError as error:
-                why = str(error)
-        left_out += [f"No episodes of {dataset}: {why}."] if why else []
+        own = [model for model in models if model[0] == dataset]
+        try:
+            if not own:
+                raise InputError("there is no trained model of it here")
+            folder = datasets.pool_folder(dataset, root) if dataset in prepared else None
+            if folder is None or not (folder / "pool.json").exists():
+                raise InputError("its images are not prepared here")
+            for model in own[:MOST_MODELS]:
+                drawn += [draw(model, number, root) for number in range(episodes)]
+        except InputError as error:
+            left_out.append(f"No episodes of {dataset}: {error}.")
     return drawn, left_out
 
 
@@ -111,13 +109,12 @@ def trained_models(results: Results) -> list[Model]:
     for folder in results.runs:
         if (folder / MODEL_FILE).exists():
             config = read_config(folder / "config.json")
-            masked = [run for run, member in enumerate(config.members) if member.model == MASKED]
-            inside = not any(":" in member.model for member in config.members)
-            worth = inside, bool(masked), config.shape.distractors
-            model = config.dataset, str(folder), masked[0] if masked else 0
+            methods = [member.model for member in config.members]
+            masked, inside = MASKED in methods, not any(":" in method for method in methods)
+            model = config.dataset, str(folder), methods.index(MASKED) if masked else 0
+            own = (inside, masked, config.shape.distractors), model
             key = config.dataset, config.preset
-            if key not in best or worth > best[key][0]:
-                best[key] = worth, model
+            best[key] = max(best.get(key, own), own, key=itemgetter(0))
     return [model for _, model in best.values()]
 
 

@@ -37,12 +37,15 @@ FAINTEST = 0.12
 class Thumbnail:
     x: float
     y: float
-    source: str
-    """A data URI."""
+    image: Bytes
     about: str
     tone: str = ""
     """A class of the style: above, below, class-1, ..."""
     caption: str = ""
+
+    @property
+    def source(self) -> str:
+        return data_uri(pool_thumbnail(self.image))
 
 
 @dataclass(frozen=True)
@@ -78,12 +81,6 @@ def title_of(view: "ViewedEpisode") -> str:
     return f"{view.title}: {before} of {total} queries right before refinement, {after} after"
 
 
-def tile(
-    x: float, y: float, image: Bytes, about: str, tone: str = "", caption: str = ""
-) -> Thumbnail:
-    return Thumbnail(x, y, data_uri(pool_thumbnail(image)), about, tone, caption)
-
-
 def episode_picture(view: "ViewedEpisode") -> Picture:
     """Support, the unlabeled pile as the model sees it, and each query with its prediction."""
     way, columns = len(view.support), columns_of(view)
@@ -95,14 +92,14 @@ def episode_picture(view: "ViewedEpisode") -> Picture:
         kind = "distractor" if row >= way else f"of class {row + 1}"
         mark, tone = (f"− {share}", "below") if row >= way else (f"+ {share}", "above")
         image, about = view.unlabeled[row, column], f"{kind}, {share} used"
-        tiles.append(tile(first_pile + x, y, image, about, tone, mark))
+        tiles.append(Thumbnail(first_pile + x, y, image, about, tone, mark))
     for row, column in np.ndindex(view.after.shape):
         before, after = view.before[row, column] + 1, view.after[row, column] + 1
         sign, tone = ("✓", "above") if after == row + 1 else ("✗", "below")
         about = f"query of class {row + 1}, predicted {after}, before refinement {before}"
         mark = f"{after} {sign}" if before == after else f"{before}→{after} {sign}"
         at = first_query + column * ACROSS, TOP + row * DOWN
-        tiles.append(tile(*at, view.query[row, column], about, tone, mark))
+        tiles.append(Thumbnail(*at, view.query[row, column], about, tone, mark))
     texts = headings(
         way,
         (40, "Support", "labeled"),
@@ -119,7 +116,7 @@ def task_picture(view: "ViewedEpisode") -> Picture:
     first_pile, tiles = 80 + view.support.shape[1] * ACROSS, support_tiles(view)
     for row, column, x, y in pile(view, columns):
         about, tone = (f"of class {row + 1}", "member") if row < way else ("a distractor", "")
-        tiles.append(tile(first_pile + x, y, view.unlabeled[row, column], about, tone))
+        tiles.append(Thumbnail(first_pile + x, y, view.unlabeled[row, column], about, tone))
     of_pile = first_pile, "Unlabeled", "dashed: of a class (nobody is told)"
     texts, title = headings(way, (40, "Labeled", ""), of_pile), view.title.partition(",")[0]
     return Picture(title, first_pile + columns * ACROSS, TOP + way * DOWN, texts, tiles)
@@ -128,7 +125,7 @@ def task_picture(view: "ViewedEpisode") -> Picture:
 def support_tiles(view: "ViewedEpisode") -> list[Thumbnail]:
     """A row of labeled images for each class."""
     return [
-        tile(40 + k * ACROSS, TOP + n * DOWN, view.support[n, k], f"labeled, class {n + 1}")
+        Thumbnail(40 + k * ACROSS, TOP + n * DOWN, view.support[n, k], f"labeled, class {n + 1}")
         for n, k in np.ndindex(view.support.shape[:2])
     ]
 
@@ -157,26 +154,22 @@ def headings(way: int, *columns: tuple[float, str, str]) -> list[tuple[float, fl
 def hierarchy_picture() -> Picture:
     """tieredImageNet's categories as a tree, each with its number of classes and its split."""
     of = Counter((c.group, c.split) for c in tiered_imagenet.class_list())
-    texts, lines, parents = [(20.0, 44.0, "note", HIERARCHY_KEY)], [], list[tuple[float, float]]()
+    texts = [(20.0, 44.0, "note", "category, its number of classes, its split")]
+    lines, parents = [], list[tuple[float, float]]()
     for row, line in enumerate(own_text(tiered_imagenet.HIERARCHY).splitlines()):
         name, depth = line.strip(), (len(line) - len(line.lstrip())) // 2
         x, y = 20.0 + 28 * depth, 70.0 + 21 * row
         parents[depth:] = [(x, y)]
         if depth:
             corner = parents[depth - 1][0] + 6
-            lines += [
-                (corner, parents[depth - 1][1] + 5, corner, y - 4),
-                (corner, y - 4, x - 3, y - 4),
-            ]
+            lines.append((corner, parents[depth - 1][1] + 5, corner, y - 4))
+            lines.append((corner, y - 4, x - 3, y - 4))
         found = [(split, n) for (group, split), n in of.items() if name.startswith(group)]
         kind = f"{found[0][0]} note" if found else "note"
         label = f"{name.partition(' ')[2]}, {found[0][1]}, {found[0][0]}" if found else name
         texts.append((x, y, kind, label))
     title = f"tieredImageNet: {sum(of.values())} classes in {len(of)} categories"
     return Picture(title, 420, 80 + 21 * row, texts, [], arrows=lines)
-
-
-HIERARCHY_KEY = "category, its number of classes, its split"
 
 
 def refinement_picture(view: "ViewedEpisode") -> Picture:
@@ -194,11 +187,11 @@ def refinement_picture(view: "ViewedEpisode") -> Picture:
         points += [Point(at, kind, tones[row]) for row in range(way) for at in by_class[row]]
     points += [Point(after[n], "prototype", tones[n], label=str(n + 1)) for n in range(way)]
     tiles = [
-        tile(KEY + n * ACROSS, 60, view.support[n, 0], "support", tones[n], str(n + 1))
+        Thumbnail(KEY + n * ACROSS, 60, view.support[n, 0], "support", tones[n], str(n + 1))
         for n in range(way)
     ]
     tiles += [
-        tile(KEY + i * ACROSS, 170, images[0], "a distractor", "distractors")
+        Thumbnail(KEY + i * ACROSS, 170, images[0], "a distractor", "distractors")
         for i, images in enumerate(distractors)
     ]
     texts = [

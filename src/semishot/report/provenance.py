@@ -28,11 +28,15 @@ def section_of(
     charts: Sequence[Chart] = (),
     summary: Sequence[GridCell] = (),
 ) -> Section:
-    """The section of these records; `commands` measure them again on the images that are prepared."""
-    prepared = records[0].get("preparation")
+    """The section of these records; its commands begin with the one that prepares images of another kind."""
+    dataset, prepared = records[0]["dataset"], records[0].get("preparation", "")
     title += f", images prepared `{prepared}`" if prepared else ""
-    commands, facts = commands_for(records, *commands), provenance(records)
-    return Section(title, grids, facts, commands, note, finding, charts, [*summary])
+    if dataset in AUTHORS and prepared:
+        flags = shlex.join(preparation_flags(dataset, prepared))
+        prepare = f"semishot data prepare {dataset} {SOURCE_FLAGS[dataset]} {flags}"
+        commands = [f"{each} --data-root {DATA_ROOT}" for each in (prepare, *commands)]
+    facts = provenance(records)
+    return Section(title, grids, facts, [*commands], note, finding, charts, [*summary])
 
 
 def again(name: str, request: Any) -> str:
@@ -94,11 +98,9 @@ def differences(records: Sequence[Record]) -> list[str]:
 
 def code_and_data(records: Sequence[Record]) -> str:
     """As in `code 0123456789ab (commit fedcba987654), data 0011223344556677`, with every value."""
-    codes = _each(
-        r["code"] + (f" (commit {r['commit']})" if "commit" in r else "") for r in records
-    )
-    data = _each(r["data"] for r in records if "data" in r)
-    both = {"code": codes, "data": data}
+    commits = (f" (commit {r['commit']})" if "commit" in r else "" for r in records)
+    codes = _each(r["code"] + commit for r, commit in zip(records, commits, strict=True))
+    both = {"code": codes, "data": _each(r["data"] for r in records if "data" in r)}
     return ", ".join(f"{name} {' and '.join(each)}" for name, each in both.items() if each)
 
 
@@ -139,16 +141,6 @@ def _episode(shape: Mapping[str, Any]) -> str:
 
 
 # Which images
-
-
-def commands_for(records: Sequence[Record], *commands: str) -> list[str]:
-    """The commands on these images, after the one that prepares them if they are not the usual ones."""
-    dataset, name = records[0]["dataset"], records[0].get("preparation", "")
-    if dataset not in AUTHORS or not name:
-        return [*commands]
-    flags = shlex.join(preparation_flags(dataset, name))
-    prepare = f"semishot data prepare {dataset} {SOURCE_FLAGS[dataset]} {flags}"
-    return [f"{each} --data-root {DATA_ROOT}" for each in (prepare, *commands)]
 
 
 def about_images(records: Sequence[Record]) -> str:

@@ -116,18 +116,14 @@ def render(
 
 def write_figure(drawn: Sequence[Chart], out: Path) -> None:
     """Charts in one SVG, two in a row."""
-    heights = [chart.height for chart in drawn]
-    pitch, line = charts.WIDTH + GAP, max(heights) + GAP
-    sizes = [(GAP + i % 2 * pitch, GAP + i // 2 * line) for i in range(len(drawn))]
-    placed = [
-        (chart, Markup(PLACE.format(x, y, charts.WIDTH, height)))
-        for chart, (x, y), height in zip(drawn, sizes, heights, strict=True)
-    ]
-    figure = {
-        "placed": placed,
-        "width": min(2, len(drawn)) * pitch + GAP,
-        "height": -(-len(drawn) // 2) * line + GAP,
-    }
+    across, down = charts.WIDTH + GAP, max(chart.height for chart in drawn) + GAP
+    placed = []
+    for index, chart in enumerate(drawn):
+        row, column = divmod(index, 2)
+        at = GAP + column * across, GAP + row * down, charts.WIDTH, chart.height
+        placed.append((chart, Markup(PLACE.format(*at))))
+    size = {"width": min(2, len(drawn)) * across + GAP, "height": (row + 1) * down + GAP}
+    figure = {"placed": placed, **size}
     write_svg(render(FOLDER / "chart.svg", [CHART_STYLE], figure=figure, charts=charts), out)
 
 
