@@ -226,6 +226,16 @@ def test_a_pile_that_was_renamed_is_not_sorted_twice(how, out):
     assert undone(out) == (4, [])
 
 
+def test_a_copy_whose_original_is_gone_or_changed_is_kept(out):
+    sort(out, "copy")
+    (out.parent / "pile/c.jpg").unlink()
+    (out.parent / "pile/d.jpg").write_text("edited")
+    count, problems = undone(out)
+    assert count == 2
+    assert all("is kept: the file is gone, has changed or leads to it" in line for line in problems)
+    assert sorted_names(out) == {"dog/c.jpg", "stranger/d.jpg"}
+
+
 def test_undo_puts_files_into_the_folder_that_is_named_below(out):
     sort(out, "move")
     moved, elsewhere = out.rename(out.parent / "moved"), out.parent / "elsewhere"
