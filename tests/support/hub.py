@@ -76,17 +76,12 @@ def text_graph() -> bytes:
 
 
 def tokenizer() -> bytes:
+    tokenizers = import_module("tokenizers")
     vocabulary = {word: index for index, word in enumerate(["[UNK]", "[PAD]", *WORDS])}
-    model = {"type": "WordLevel", "vocab": vocabulary, "unk_token": "[UNK]"}
-    split = {"type": "Whitespace"}
-    added = [
-        {"id": index, "content": word, "special": True}
-        | dict.fromkeys(("single_word", "lstrip", "rstrip", "normalized"), False)
-        for index, word in enumerate(["[UNK]", "[PAD]"])
-    ]
-    whole = {"version": "1.0", "added_tokens": added, "model": model, "pre_tokenizer": split}
-    none = dict.fromkeys(("truncation", "padding", "normalizer", "post_processor", "decoder"))
-    return json.dumps(whole | none).encode()
+    made = tokenizers.Tokenizer(tokenizers.models.WordLevel(vocabulary, unk_token="[UNK]"))
+    made.pre_tokenizer = tokenizers.pre_tokenizers.Whitespace()
+    made.add_special_tokens(["[UNK]", "[PAD]"])
+    return made.to_str().encode()
 
 
 def prepared(**changes: object) -> bytes:
