@@ -103,17 +103,15 @@ export async function fetchState() {
   const behind = !state || epoch !== news.epoch || version < news.version || !outbox.isJudged();
   if (fetching || !behind) return;
   fetching = true;
-  try {
-    const response = await fetch(`/state/${outbox.last}`);
-    if (!response.ok) throw new Error(response.statusText);
-    const next = new State(await response.arrayBuffer());
-    if (page.state?.rows && !next.rows) return; // the server has just started: what was shown stays
-    while (page.held) await new Promise((go) => setTimeout(go, 20)); // nothing moves away under a button
-    take(next);
-  } catch { return; /* the news say when the server is back */ } finally {
-    fetching = false;
-  }
-  if (page.state.epoch !== epoch || page.state.version !== version) fetchState();
+  const response = await fetch(`/state/${outbox.last}`).catch(() => null);
+  const buffer = response?.ok && (await response.arrayBuffer().catch(() => null));
+  while (page.held) await new Promise((go) => setTimeout(go, 20)); // nothing moves away under a button
+  fetching = false;
+  if (!buffer) return; // the news say when the server is back
+  const next = new State(buffer);
+  if (state?.rows && !next.rows) return; // it has just started: what was shown stays
+  take(next);
+  if (next.epoch !== epoch || next.version !== version) fetchState();
 }
 
 export function refetch() {
