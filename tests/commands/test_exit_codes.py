@@ -14,9 +14,11 @@ from semishot.commands.exit_codes import one_line_errors
 from semishot.errors import InputError, Terminated
 from semishot.system.processes import note_left
 
-
-def full() -> OSError:
-    return OSError(errno.ENOSPC, "No space left on device", "runs/state.pt")
+FULL = OSError(errno.ENOSPC, "No space left on device", "runs/state.pt")
+READ_ONLY = OSError(errno.EROFS, "Read-only file system", "runs")
+NO_MEMORY = RuntimeError(
+    "DefaultCPUAllocator: can't allocate memory: you tried to allocate 9 bytes"
+)
 
 
 @pytest.mark.parametrize(
@@ -26,24 +28,13 @@ def full() -> OSError:
         (KeyboardInterrupt(), 130, "interrupted; what is left"),
         (Terminated(), 143, "interrupted; what is left"),
         (
-            full(),
+            FULL,
             1,
-            "runs/state.pt: No space left on device; make room, and the same command continues where "
-            "it stopped",
+            "runs/state.pt: No space left on device; make room, and the same command continues",
         ),
-        (
-            OSError(errno.EROFS, "Read-only file system", "runs"),
-            1,
-            "runs: Read-only file system; allow it, or choose another folder",
-        ),
+        (READ_ONLY, 1, "runs: Read-only file system; allow it, or choose another folder"),
         (OSError(errno.EIO, "Input/output error"), 1, "Input/output error"),
-        (
-            RuntimeError(
-                "DefaultCPUAllocator: can't allocate memory: you tried to allocate 9 bytes"
-            ),
-            1,
-            "not enough memory for what was asked; ask for less at a time",
-        ),
+        (NO_MEMORY, 1, "not enough memory for what was asked; ask for less at a time"),
         (OSError("15 requested and 2 written"), 1, "15 requested and 2 written"),
     ],
 )
@@ -52,7 +43,9 @@ def test_what_ends_a_command_is_one_line_and_a_code(error, code, line, capsys):
     with pytest.raises(SystemExit) as ended, one_line_errors():
         raise error
     assert ended.value.code == code
-    assert capsys.readouterr() == ("", f"semishot: {line}\n")
+    out, err = capsys.readouterr()
+    assert (out, err.count("\n")) == ("", 1)
+    assert err.startswith(f"semishot: {line}")
 
 
 def test_a_bug_keeps_its_traceback():

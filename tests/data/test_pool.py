@@ -13,7 +13,6 @@ from semishot.data.pool import (
     ImagePool,
     changed_classes,
     data_root,
-    gather,
     open_pool,
     save_pool,
 )
@@ -109,11 +108,3 @@ def test_data_root_is_the_argument_else_the_variable_else_the_cache(tmp_path, mo
     monkeypatch.setenv("SEMISHOT_DATA", "")
     monkeypatch.setattr(image_pool, "user_cache_dir", lambda name: str(tmp_path / name))
     assert data_root() == tmp_path / "semishot"
-
-
-def test_gather_is_indexing(tiny_pool):
-    places = np.array([5, 3, 3, 40, 0, 7, 7, 7, 11, 2])
-    out = np.empty((len(places), *tiny_pool.images.shape[1:]), np.uint8)
-    gather(tiny_pool.images, places, out)
-    for row, place in zip(out, places, strict=True):
-        assert np.array_equal(row, tiny_pool.images[place])

@@ -60,6 +60,7 @@ CASES = {
     "sphere, two steps": (COSINES, SPHERE | {"steps": 2}, SMALL),
     "sphere, everything": (EVERYTHING, SPHERE, SMALL),
     "sphere, supervised": ((("supervised", {}),), {"sphere": 8.0}, SMALL),
+    "supervised": ((("supervised", {}),), {}, SMALL),
     "initial loss": (PAPER, {"initial_loss": 0.3}, SMALL),
     "scored": (SCORED, {}, SMALL),
     "scored on a sphere": (SCORED, SPHERE, SMALL),
@@ -146,16 +147,9 @@ def test_distractors_take_part_in_some_episodes(methods):
     compared(fleet, SMALL, there.float())
 
 
-def test_a_supervised_fleet_leaves_unlabeled_images_alone():
-    compared(fleet_of((("supervised", {}),)), SMALL)
-
-
 def test_many_places_are_many_features():
     fleet = fleet_of(COSINES + PAPER[:3], initial_loss=0.5)
     compared(fleet, replace(SMALL, unlabeled=3), side=3)
-
-
-def test_many_places_on_a_sphere():
     compared(fleet_of(COSINES, places=9, **SPHERE), SMALL, side=3)
 
 
@@ -175,6 +169,7 @@ BEYOND = {
     "masks over more than 256": (PAPER[2:3], {}, replace(SMALL, unlabeled=60)),
     "more than 64 classes": (PAPER[:1], {}, replace(SMALL, way=65, distractors=0)),
     "more than 1,024 images": (PAPER[:1], {}, replace(SMALL, unlabeled=210)),
+    "tables beyond 32 bits": (PAPER[:1], {"steps": 2**20}, SMALL),
 }
 
 
@@ -184,13 +179,6 @@ def test_what_is_beyond_the_kernels_is_left_to_the_plain_functions(case):
     fleet = fleet_of(methods, **options)
     maps = torch.zeros(shape.images, fleet.encoder.runs * 16, 1, 1, device=DEVICE)
     assert fleet.fused_losses(maps, shape) is None
-
-
-def test_tables_are_counted_in_32_bits():
-    fleet = fleet_of(PAPER[:1])
-    fleet.steps = 2**20
-    maps = torch.zeros(SMALL.images, fleet.encoder.runs * 16, 1, 1, device=DEVICE)
-    assert fleet.fused_losses(maps, SMALL) is None
 
 
 def test_gradients_are_computed_once():

@@ -36,21 +36,14 @@ def benchmark(script: str, *arguments: object) -> str:
 
 
 def check(path: Path, name: str, printed: str) -> None:
-    """The file holds the promised numbers, and what was printed is an aligned table."""
+    """The file says what was measured where, and what was printed is an aligned table."""
     result = json.loads(path.read_text(encoding="utf-8"))
-    assert result["benchmark"] == name
-    assert result["device_type"] == "cpu"
-    assert result["device"]
-    assert result["processor"]
+    assert (result["benchmark"], result["device_type"], result["quick"]) == (name, "cpu", True)
+    assert all(result[field] for field in ("device", "processor", "date", "settings", "rows"))
     assert set(result["versions"]) >= {"semishot", "torch", "numpy", "python"}
-    assert len(result["date"]) == len("2018-02-15")
-    assert result["quick"] is True
-    assert result["settings"]
-    assert result["rows"]
     for row in result["rows"]:
         assert all(math.isfinite(row[field]) and row[field] > 0 for field in NUMBERS[name])
     lines = [line for line in printed.splitlines() if line.startswith("|")]
-    assert len(lines) > 3
     assert len({len(line) for line in lines}) == 1
 
 

@@ -1,7 +1,6 @@
 """The log of a training: on stderr, validation accuracy, TensorBoard's curves, changing nothing."""
 
 import json
-import re
 import sys
 from dataclasses import replace
 from functools import partial
@@ -10,7 +9,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from rich.console import Console
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from semishot.commands.main import main
@@ -237,12 +235,6 @@ def now(monkeypatch):
     return held
 
 
-@pytest.fixture
-def terminal(monkeypatch):
-    wide = {"force_terminal": True, "width": 110, "color_system": None}
-    monkeypatch.setattr(fleet_log, "Console", lambda **more: Console(**wide, **more))
-
-
 def test_lines_tell_the_whole_and_each_fleet_at_work_now_and_then(now, capsys):
     """The whole is counted in images: an update of the second fleet weighs three of the first."""
     rows = [Row("small", 100, 10), Row("large", 100, 30), Row("later", 100, 10)]
@@ -262,18 +254,3 @@ def test_lines_tell_the_whole_and_each_fleet_at_work_now_and_then(now, capsys):
         "training: 32%, 160 images/s, 0:21 left",
         "  large: 20 / 100 updates, loss 0.750, validation 50.0 %, 2.0 updates/s, 0:40 left",
     ]
-
-
-@pytest.mark.usefixtures("terminal")
-def test_a_terminal_gets_a_table_that_leaves_when_done(capsys):
-    rows = [Row("first fleet", 100, 10), Row("second fleet", 100, 10)]
-    with fleet_table(rows) as table:
-        rows[0].begin(0)
-        rows[0].advance(50, 0.5)
-        table.tell()
-    out, err = capsys.readouterr()
-    assert out == ""
-    assert err.endswith("\x1b[2K")  # its last act is to wipe the lines it stood on
-    shown = re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", err)
-    for words in ("training: 25%", "first fleet", "50 / 100", "0.500", "waiting", "validation"):
-        assert words in shown

@@ -87,12 +87,6 @@ def test_a_task_that_takes_worker_after_worker_with_it_is_cut(capsys):
     assert "2 TiB: lost its worker (killed); trying again in 2 parts" in capsys.readouterr().err
 
 
-def test_a_memory_map_is_shared_by_its_file(tmp_path):
-    np.save(tmp_path / "images.npy", np.arange(3))
-    mapped = np.load(tmp_path / "images.npy", mmap_mode="r")
-    assert engine.array_file(mapped, tmp_path / "elsewhere") == tmp_path / "images.npy"
-
-
 def test_a_worker_ends_with_its_parent_whatever_it_does(tmp_path):
     """A killed parent cannot tell it; this one would not look at its pipe for long."""
     code = (
