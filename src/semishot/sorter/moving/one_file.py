@@ -75,9 +75,7 @@ def _bring(source: Path, target: Path, digest: str, how: How) -> None:
         copied = _begin(source, part, how)
         if not is_file(part, digest):
             raise OSError(CHANGED)
-        if os.path.lexists(target):
-            raise FileExistsError(errno.EEXIST, f"{target} exists")
-        part.rename(target)
+        _name(part, target)
     finally:
         part.unlink(missing_ok=True)
     if copied:  # the first name must not be gone from its disk before the second is on the other
@@ -87,6 +85,16 @@ def _bring(source: Path, target: Path, digest: str, how: How) -> None:
                 os.fsync(folder)
             finally:
                 os.close(folder)
+
+
+def _name(part: Path, target: Path) -> None:
+    """Give a file its name, unless something has it."""
+    try:
+        os.link(part, target, follow_symlinks=False)
+    except (OSError, NotImplementedError) as error:  # it exists, or this disk has no hard links
+        if os.path.lexists(target):
+            raise FileExistsError(errno.EEXIST, f"{target} exists") from error
+        part.rename(target)
 
 
 def _begin(source: Path, part: Path, how: How) -> bool:
@@ -112,7 +120,10 @@ def _seen(path: Path) -> tuple[int, ...]:
 def _leave(source: Path, target: Path, seen: tuple[int, ...]) -> None:
     """Remove the first name of a file that is in its place; if that fails, take it back from there."""
     try:
-        if _seen(source) != seen:
+        now = _seen(source)
+        if now[:2] != seen[:2]:
+            return  # another file has taken its name
+        if now != seen:
             raise OSError(CHANGED)
         source.unlink()
     except FileNotFoundError:
