@@ -70,14 +70,13 @@ def list_prepared(data_root: DataRoot = None, as_json: Json = False) -> None:
 
 def doctor(data_root: DataRoot = None, as_json: Json = False) -> None:
     """Versions, devices and data: what a bug report needs."""
-    import onnxruntime
-
     from semishot import datasets
     from semishot.data import pool
+    from semishot.sorter.encoders.image_encoder import runtime
     from semishot.system.devices import device_names
     from semishot.training.run_folder import versions
 
-    found = versions()
+    found, onnxruntime = versions(), runtime()
     providers = ", ".join(onnxruntime.get_available_providers())
     about = {
         **found,

@@ -4,6 +4,7 @@ Letters: B images, V views of an image, H x W pixels, C channels, D features.
 """
 
 import hashlib
+import importlib
 import os
 import threading
 from collections.abc import Callable, Sequence
@@ -181,9 +182,7 @@ def open_session(graph: bytes, device: str = "cpu") -> Any:
 
     device: auto, cpu, cuda or cuda:N.
     """
-    os.environ["ORT_DISABLE_TELEMETRY"] = "1"
-    import onnxruntime
-
+    onnxruntime = runtime()
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = 1  # the thread that asks is the one that works
     options.log_severity_level = 4  # errors are raised; they need not be printed too
@@ -193,10 +192,15 @@ def open_session(graph: bytes, device: str = "cpu") -> Any:
         raise InputError(f"onnxruntime cannot open the graph ({reason_of(error)})") from error
 
 
+def runtime() -> Any:
+    """onnxruntime, which would leave files for its telemetry as soon as it is imported."""
+    os.environ["ORT_DISABLE_TELEMETRY"] = "1"
+    return importlib.import_module("onnxruntime")
+
+
 def providers(device: str) -> list[Any]:
     """Of onnxruntime, the best first."""
-    import onnxruntime
-
+    onnxruntime = runtime()
     if device != "cpu" and CUDA in onnxruntime.get_available_providers():
         return [(CUDA, {"device_id": device.partition(":")[2] or "0"}), CPU]
     if device.startswith("cuda"):
