@@ -511,7 +511,7 @@ def test_a_phone_can_label_by_touch(chromium, client):
         for width in (320, 360, 390):
             page.set_viewport_size({"width": width, "height": 844})
             assert page.evaluate("document.documentElement.scrollWidth") == width
-            assert page.locator("main").evaluate("(main) => main.scrollWidth") == width
+            tab.wait("(width) => document.querySelector('main').scrollWidth === width", width)
     page.locator(".tile").first.dblclick()
     page.wait_for_selector("#large[open]")
     assert page.locator("#large figure").bounding_box()["width"] == 390
