@@ -7,7 +7,7 @@ from semishot.estimator.labels import NAMED_STRANGER
 from semishot.estimator.neighbours import EDGE_POWER, WALKS, NeighbourGraph, find_near
 from semishot.estimator.pile import LabeledPile
 from semishot.estimator.spaces import fit_space
-from semishot.estimator.statistics import SMALLEST, Known, Support
+from semishot.estimator.statistics import SMALLEST, Known
 
 L, N, D = 41, 3, 9
 
@@ -25,8 +25,7 @@ def known(graph_rows, labels, weights=None, names=None):
     if weights is not None:
         given = given * weights[rows, None]
     x = graph_rows[rows]
-    support = Support(graph.near.take(rows), x, x, given, labels[rows] == NAMED_STRANGER)
-    return Known(graph, support, names)
+    return Known(graph, graph.near.take(rows), x, x, given, names)
 
 
 def some_labels(each=4, named=2, seed=1):
@@ -139,8 +138,7 @@ def test_one_label_is_never_held_out_and_copies_are_held_out_together():
     special = np.flatnonzero(labels >= 0)
     x = pile.space(twice[special])
     given = (labels[special, None] == np.arange(N)).astype(float)
-    support = Support(pile.near.take(special), x, x, given, np.zeros(len(special), bool))
-    group = Known(pile.graph, support).group
+    group = Known(pile.graph, pile.near.take(special), x, x, given).group
     assert (group[:4] == group[-4:]).all()
     assert len(set(group[:4].tolist())) == 4
 

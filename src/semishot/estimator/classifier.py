@@ -29,14 +29,8 @@ from semishot.estimator.fitted_model import (
     write_model,
 )
 from semishot.estimator.kinds import find_kinds
-from semishot.estimator.labels import (
-    NAMED_STRANGER,
-    UNLABELED,
-    Label,
-    named_classes,
-    read_labels,
-)
-from semishot.estimator.spaces import as_array
+from semishot.estimator.labels import NAMED_STRANGER, UNLABELED, Label, Labels, read_labels
+from semishot.estimator.spaces import Array, as_array
 
 FLOATS = [np.float32, np.float64]
 TINY = 1e-12
@@ -176,13 +170,8 @@ class PrototypeClassifier(ClassifierMixin, BaseEstimator):
             )
         parameters = Parameters(**self.get_params(deep=False))
         features = validate_data(self, as_array(X), dtype=FLOATS, accept_sparse="csr")
-        labels = read_labels(y, self.stranger_label)
-        check_consistent_length(features, labels.codes)
-        weights = _check_sample_weight(
-            as_array(sample_weight), features, dtype=np.float64, ensure_non_negative=True
-        )
-        labels, names = named_classes(labels, class_features, features.shape[1])
-        fitted, answer, codes = fit_model(parameters, features, labels, weights, names)
+        labels, weights = self._labels(features, y, sample_weight)
+        fitted, answer, codes = fit_model(parameters, features, labels, weights, class_features)
         self._keep(replace(fitted, feature_names=tuple(getattr(self, "feature_names_in_", ()))))
         self.transduction_ = self._decided(answer, codes == NAMED_STRANGER)
         self.label_distributions_, self.stranger_proba_ = answer.classes, answer.stranger
@@ -285,11 +274,8 @@ class PrototypeClassifier(ClassifierMixin, BaseEstimator):
 
         A row that `y` names a stranger is right if it is rejected; without `reject` it never is.
         """
-        answer, labels = self._answers(X), read_labels(y, self.stranger_label)
-        check_consistent_length(answer.log_odds, labels.codes)
-        weights = _check_sample_weight(
-            as_array(sample_weight), labels.codes, dtype=np.float64, ensure_non_negative=True
-        )
+        answer = self._answers(X)
+        labels, weights = self._labels(answer.log_odds, y, sample_weight)
         weights = np.where(labels.codes == UNLABELED, 0.0, weights)
         if not weights.any():
             raise InputError("score needs labels: all of y is unlabeled or of weight 0")
@@ -319,6 +305,15 @@ class PrototypeClassifier(ClassifierMixin, BaseEstimator):
         if fitted.feature_names:
             loaded.feature_names_in_ = np.array(fitted.feature_names, object)
         return loaded
+
+    def _labels(self, rows: Any, y: Any, sample_weight: Any) -> tuple[Labels, Array]:
+        """The labels of these rows, and their weights (P,)."""
+        labels = read_labels(y, self.stranger_label)
+        check_consistent_length(rows, labels.codes)
+        weights: Array = _check_sample_weight(
+            as_array(sample_weight), labels.codes, dtype=np.float64, ensure_non_negative=True
+        )
+        return labels, weights
 
     def _answers(self, X: ArrayLike) -> Answer:  # noqa: N803
         check_is_fitted(self)

@@ -112,10 +112,8 @@ def fit_default(
 
     Labeled rows count as rows of the pile, as on the page of `label`, where images become labeled one by one.
     """
-    labels, vectors = named_classes(read_labels(y), names, features.shape[1])
-    parameters = Parameters(reject=reject)
-    fitted, answer, _ = fit_model(parameters, features, labels, names=vectors, all_rows=True)
-    return fitted, answer
+    parameters, labels = Parameters(reject=reject), read_labels(y)
+    return fit_model(parameters, features, labels, names=names, all_rows=True)[:2]
 
 
 @one_thread()
@@ -124,26 +122,27 @@ def fit_model(
     features: Any,
     labels: Labels,
     sample_weight: Array | None = None,
-    names: Array | None = None,
+    names: Mapping[Any, Any] | None = None,
     all_rows: bool = False,
 ) -> tuple[FittedModel, Answer, Array]:
-    """Fit to finite features (P, D), P labels and features of the classes' names (N, D), NaN for none.
+    """Fit to finite features (P, D), P labels and features of the classes' names.
 
     all_rows: directions are seen from the mean of all rows, not only of those without a label.
 
     Also returns what is said of these rows, of which those with a label keep it, and the codes (P,) of the
     labels whose weight is not 0.
     """
+    labels, vectors = named_classes(labels, names, features.shape[1])
     refiner = built_refiner(parameters.refiner)
     check_size(features)
-    if not len(labels.classes) and names is None:
+    if not len(labels.classes):
         raise InputError("fit needs labeled examples: y holds no class, only -1 or strangers")
-    codes, weights = label_weights(labels, sample_weight, names is None)  # (P,), (P, N)
+    codes, weights = label_weights(labels, sample_weight, vectors is None)  # (P,), (P, N)
     pile = codes == UNLABELED
     used = np.full(len(codes), refiner is not None) | ~pile  # (P,)
     rows = features if used.all() else features[used]
     beside = LabeledPile(rows, parameters.normalize, None if all_rows else pile[used])
-    learned = beside.learn(codes[used], weights[used], names)
+    learned = beside.learn(codes[used], weights[used], vectors)
     if not isinstance(refiner, str):
         given = (features, weights, pile, learned.rule)
         model, held_out = refined_model(parameters, refiner, *given)

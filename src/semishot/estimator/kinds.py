@@ -73,27 +73,27 @@ def find_kinds(features: Array, space: AnySpace, stranger: Array | None = None) 
     if len(landmarks) < LEAST:
         return []
     rows = unit(space(features[landmarks]))  # (L, D)
-    group = groups_of(rows)  # (L,)
-    kept = [number for number, size in enumerate(np.bincount(group)) if size >= LEAST]
-    if not kept:
+    group_of = groups_of(rows)  # (L,)
+    sizes = enumerate(np.bincount(group_of))
+    groups = [group_of == number for number, size in sizes if size >= LEAST]  # G of (L,)
+    if not groups:
         return []
-    middles = unit(np.stack([rows[group == number].mean(0) for number in kept]))  # (G, D)
-    own = rows @ middles.T  # (L, G)
-    ends = [np.quantile(own[group == number, g], OUTER) for g, number in enumerate(kept)]
+    middles = unit(np.stack([rows[group].mean(0) for group in groups]))  # (G, D)
+    cosines = rows @ middles.T  # (L, G)
+    own = [cosines[group, number] for number, group in enumerate(groups)]
+    ends = np.array([np.quantile(each, OUTER) for each in own])  # (G,)
     kind, near = np.full(features.shape[0], -1), np.zeros(features.shape[0])
     if len(landmarks) < len(unnamed):
-        others = chance >= MAY_BE_STRANGER
-        others[landmarks] = False
         for part, block in blocks(features):
             cosines = unit(space(block)) @ middles.T  # (C, G)
             best, near[part] = cosines.argmax(1), cosines.max(1)
-            kind[part] = np.where(others[part] & (near[part] >= np.array(ends)[best]), best, -1)
-    for g, number in enumerate(kept):
-        members = landmarks[group == number]
-        kind[members], near[members] = g, own[group == number, g]
+            kind[part] = np.where(near[part] >= ends[best], best, -1)
+        kind[landmarks] = kind[chance < MAY_BE_STRANGER] = -1
+    for number, group in enumerate(groups):
+        kind[landmarks[group]], near[landmarks[group]] = number, own[number]
     found = []
-    for g in range(len(kept)):
-        members = np.flatnonzero(kind == g)
+    for number in range(len(groups)):
+        members = np.flatnonzero(kind == number)
         if chance[members].mean() >= LIKELY_STRANGERS:
             ordered = members[np.argsort(-near[members], kind="stable")]
             found.append(Kind(ordered, ordered[:TYPICAL]))

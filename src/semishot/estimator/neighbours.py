@@ -22,7 +22,6 @@ from semishot.estimator.spaces import (
     evenly_spaced,
     in_threads,
     nearest,
-    parts_of,
 )
 
 FEWEST, MOST, PRODUCTS = 500, 3000, 4e10
@@ -145,30 +144,29 @@ class NeighbourGraph:
         return np.stack(in_threads(walk, range(len(WALKS))))
 
 
-def neighbour_graph(features: Any, space: Space, most: int | None = None) -> NeighbourGraph:
-    """(P, D) -> the graph of these rows, of at most so many of them."""
-    key = np.concatenate([_ranking_key(space, block) for _, block in blocks(features)])
-    ranking = np.argsort(key, kind="stable")  # (P,)
+def neighbour_graph(features: Any, space: Space) -> NeighbourGraph:
+    """(P, D) -> the graph of these rows.
+
+    They are ranked by the cosine with the center, or without one by the distance from the mean.
+    """
+    centered = space.center.any()
+    keys = [
+        space.directions(block) @ space.center
+        if centered
+        else np.linalg.norm((block - space.shift) / space.scale, axis=1)
+        for _, block in blocks(features)
+    ]
+    ranking = np.argsort(np.concatenate(keys), kind="stable")  # (P,)
     affordable = PRODUCTS / features.shape[0] / max(features.shape[1], 1)
-    most = int(np.clip(affordable, FEWEST, MOST)) if most is None else max(most, 2)
-    if len(ranking) > most:
-        ranking = ranking[evenly_spaced(len(ranking), most)]
+    most = int(np.clip(affordable, FEWEST, MOST))
+    ranking = ranking[evenly_spaced(len(ranking), most)]
     rows = space(features[ranking])
     near = find_near(rows, rows, SAME)
     seventh = float(np.median(near.cosines[:, min(6, near.cosines.shape[1] - 1)]))
     same = min(SAME, 1 - COPY * (1 - seventh))
     kept = np.ones(len(rows), bool)
-    for part in parts_of(rows, len(rows)):
-        copies = rows[part] @ rows.T > same
-        for row in np.flatnonzero(copies.sum(1) > 1):  # in order: the first of a group is kept
-            if kept[part.start + row]:
-                kept[part.start + 1 + row :] &= ~copies[row, part.start + 1 + row :]
+    copies = np.triu(rows @ rows.T > same, 1)  # (L, L), of earlier rows
+    for row in np.flatnonzero(copies.any(1)):  # in order: the first of a group is kept
+        if kept[row]:
+            kept &= ~copies[row]
     return NeighbourGraph(np.ascontiguousarray(rows[kept]), same, ranking[kept])
-
-
-def _ranking_key(space: Space, block: Array) -> Array:
-    """(C, D) -> (C,): the cosine with the center, or without one the distance from the mean."""
-    directions = space.directions(block)
-    apart = np.linalg.norm((block - space.shift) / space.scale, axis=1)
-    key: Array = directions @ space.center if space.center.any() else apart
-    return key

@@ -108,17 +108,15 @@ def worth_asking(
     best = ranking[:CANDIDATES]
     if not len(best) or len(chosen) == count:
         return np.array(chosen, np.int64)
-    shown = space(features[ranking[np.unique(evenly_spaced(len(ranking), SHOWN))]])
+    shown = space(features[ranking[evenly_spaced(len(ranking), SHOWN)]])
     usual = max(2 * float(((shown - shown.mean(0)) ** 2).sum(1).mean()), SMALLEST)  # mean distance
     rows = space(features[best])  # (C, D)
     worth = np.where(np.isin(best, chosen), 0.0, worth[best])  # (C,)
     if answered is not None and len(answered):
         near = squared_distances(rows, space(answered)).min(1)
         worth = np.where(near > COPY * usual, worth, 0.0)
-    new = np.ones(len(best))  # (C,), how unlike all chosen rows
-    if chosen:
-        apart = squared_distances(rows, space(features[chosen])) / usual
-        new = _different(apart).min(1)
+    apart = squared_distances(rows, space(features[np.array(chosen, np.int64)])) / usual
+    new = _different(apart).min(1, initial=1.0)  # (C,), how unlike all chosen rows
     while len(chosen) < count and (worth * new).max() > 0:
         index = int((worth * new).argmax())
         chosen.append(int(best[index]))

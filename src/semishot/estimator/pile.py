@@ -19,12 +19,12 @@ from semishot.estimator.answers import (
     doubts,
     held_out_summary,
 )
-from semishot.estimator.labels import NAMED_STRANGER
+from semishot.estimator.labels import UNLABELED
 from semishot.estimator.neighbours import find_near, neighbour_graph
 from semishot.estimator.prototype_rule import PrototypeModel
 from semishot.estimator.rule import RuleModel, answer_of, learned_rule
 from semishot.estimator.spaces import Array, dense, fit_space, one_thread
-from semishot.estimator.statistics import Known, Support
+from semishot.estimator.statistics import Known
 
 ENOUGH_LABELS = 2
 """Labels of a class from which on they are asked whether names help."""
@@ -80,8 +80,9 @@ class LabeledPile:
     ) -> Learned:
         """(P,), 0 to N - 1, -1 in the pile, -2 for named strangers -> what is learned.
 
-        Labels may have weights (P, N), and classes names: rows of features (N, D), NaN for no name. Names of
-        classes that have labels are left out unless held-out labels are clearly more probable with them all.
+        Labels may have weights (P, N), zeros for a row without one, and classes names: rows of features
+        (N, D), NaN for no name. Names of classes that have labels are left out unless held-out labels are
+        clearly more probable with them all.
         """
         if weights is None:
             count = labels.max(initial=-1) + 1 if names is None else len(names)
@@ -96,30 +97,23 @@ class LabeledPile:
 
     def _learn(self, labels: Array, weights: Array, names: Array | None) -> Learned:
         """The same with these names."""
-        named = labels == NAMED_STRANGER
-        unknown = ~named & (weights.sum(1) == 0)  # (P,)
-        special = np.flatnonzero(~unknown)  # (S,)
-        rows = dense(self.features[special])
-        support = Support(
-            *(self.near.take(special), self.space(rows), self.space.directions(rows)),
-            *(weights[special] * ~named[special, None], named[special]),
-        )
-        placed = None
+        unknown, special = labels == UNLABELED, np.flatnonzero(labels != UNLABELED)  # (P,), (S,)
+        rows, space = dense(self.features[special]), self.space
         if names is not None:
             unnamed = np.isnan(names.sum(1, keepdims=True))
-            placed = np.where(unnamed, 0, self.space(np.nan_to_num(names)))
-        known = Known(self.graph, support, placed)
+            names = np.where(unnamed, 0, space(np.nan_to_num(names)))
+        places = self.near.take(special), space(rows), space.directions(rows)
+        known = Known(self.graph, *places, weights[special], names)
         some = known.context
         sources = self.graph.sources[some]
-        directions = self.space.directions(dense(self.features[sources]))
+        directions = space.directions(dense(self.features[sources]))
         beside = (self.graph.rows[some], directions, self.near.take(sources))
         context = known.reference.statistics(*beside)
         held_out, held = known.held_out()
-        given = weights[special[held]].argmax(1)  # (H,)
-        count = int(unknown.sum())
+        given, count = labels[special[held]], int(unknown.sum())  # (H,)
         numbers = known.of_pile(context, count)
         shared = learned_rule().summarize(numbers, context, held_out, given)
-        model = RuleModel(self.space, known.reference, shared)
+        model = RuleModel(space, known.reference, shared)
         answer, of_labels = model(self.features, self.near), answer_of(shared, held_out)
         summary = held_out_summary(of_labels.classes, given)
         right = of_labels.classes[np.arange(len(given)), given]

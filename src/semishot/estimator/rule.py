@@ -63,7 +63,6 @@ class Rule:
     ) -> PileTerms:
         """Numbers of the pile (A,), rows of it (K, N, 10), held-out labels and their classes (H,)."""
         w = self.weights
-        count = context.pairs.shape[1]
         pairs, rows = (each if len(each) else np.zeros((1, *each.shape[1:])) for each in context)
         best = pairs.max(1)
         scale = (best.mean(0), best.std(0), rows.mean(0), rows.std(0))
@@ -72,17 +71,11 @@ class Rule:
         shared = PileTerms(*scale, first.astype(np.float32), np.zeros(0), 0.0)
         of_context = self._first(shared, context)  # (N, K, W)
         of_labels = self._first(shared, held_out)  # (N, H, W)
-        width = len(first)
-        own, other = np.zeros(width), np.zeros(width)
-        if len(classes):
-            here = classes, np.arange(len(classes))
-            own = of_labels[here].mean(0)
-            of_labels[here] = 0.0
-            other = of_labels.max(0).mean(0)
-        by_class, largest = np.zeros((count, width)), np.zeros(width)
-        if len(context.pairs):
-            by_class, largest = of_context.mean(1), of_context.max(0).mean(0)
-        labels = np.log1p(len(classes)) / 3
+        by_class, largest = mean(of_context, 1), mean(of_context.max(0), 0)
+        here = classes, np.arange(len(classes))
+        own = mean(of_labels[here], 0)
+        of_labels[here] = 0.0
+        other, labels = mean(of_labels.max(0), 0), np.log1p(len(classes)) / 3
         terms = np.concatenate([largest, own, other, [labels]])  # (3 W + 1,)
         second = w["second.bias"] + by_class @ w["class"] + terms @ w["shared"]
         hidden = np.maximum(np.concatenate([terms, pile]) @ w["doubt.1"] + w["doubt.1.bias"], 0)
@@ -115,14 +108,17 @@ class Rule:
         return (h @ w["logit"])[..., 0].T, stranger[:, 0]
 
 
+def mean(values: Array, axis: int) -> Array:
+    """Zeros of nothing."""
+    average: Array = values.sum(axis) / max(values.shape[axis], 1)
+    return average
+
+
 def best_other(pairs: Array) -> Array:
     """(N, C, A) -> (N, C, A), the largest number of any other class; its own where there is one class."""
     if len(pairs) == 1:
         return pairs
-    best = second = np.full_like(pairs[0], -np.inf)
-    for each in pairs:
-        second = np.maximum(second, np.minimum(best, each))
-        best = np.maximum(best, each)
+    second, best = np.partition(pairs, -2, 0)[-2:]
     other: Array = np.where(pairs == best, second, best)
     return other
 

@@ -133,8 +133,7 @@ def with_kernel(space: Space, features: Array) -> Space:
     scaled = (dense(features).astype(np.float64) - space.shift) / space.scale
     apart = np.linalg.norm(scaled - scaled.mean(0), axis=1)  # (P,)
     ranking = np.argsort(apart, kind="stable")
-    if len(ranking) > CANDIDATES:
-        ranking = ranking[evenly_spaced(len(ranking), CANDIDATES)]
+    ranking = ranking[evenly_spaced(len(ranking), CANDIDATES)]
     largest = float(apart.max()) or 1.0  # squares of rows over this cannot overflow
     rows = scaled[ranking] / largest
     squares = squared_distances(rows, rows)
@@ -221,9 +220,9 @@ def in_threads(found: Callable[[T], Found], things: Iterable[T]) -> list[Found]:
         return list(pool.map(found, things))
 
 
-def evenly_spaced(count: int, wanted: int) -> NDArray[np.int64]:
-    """`wanted` of `count` indices, the first and the last among them."""
-    return np.linspace(0, count - 1, wanted).round().astype(np.int64)
+def evenly_spaced(count: int, most: int) -> NDArray[np.int64]:
+    """At most so many of `count` indices, the first and the last among them."""
+    return np.linspace(0, count - 1, min(count, most)).round().astype(np.int64)
 
 
 def unit(rows: Array) -> Array:

@@ -15,7 +15,6 @@ from typing import NamedTuple
 
 import numpy as np
 from msgspec import Struct
-from msgspec.structs import replace
 from scipy.special import expit, softmax
 
 from semishot.estimator.neighbours import TINY, Near, NeighbourGraph, arriving
@@ -39,9 +38,6 @@ class Statistics(NamedTuple):
     pairs: Array  # (C, N, 10)
     rows: Array  # (C, 10)
 
-    def take(self, rows: Array) -> "Statistics":
-        return Statistics(self.pairs[rows], self.rows[rows])
-
 
 class Reference(Struct, frozen=True):
     """What any row is compared with: a graph, what labels have left in it, and prototypes."""
@@ -60,7 +56,6 @@ class Reference(Struct, frozen=True):
 
     def statistics(self, x: Array, directions: Array, near: Near) -> Statistics:
         """Rows (C, D), their directions before centering (C, D) and their neighbours -> numbers."""
-        same = np.einsum("cd,cd->c", x, self.rows[near.copy])  # (C,)
         arrived = arriving(near, self.degrees, self.arrived)  # (3, C, N + 1)
         along = x @ self.labeled.T  # (C, S)
         nearest = np.zeros((len(x), self.labels.shape[1]))
@@ -69,7 +64,7 @@ class Reference(Struct, frozen=True):
                 nearest[:, number] = along[:, given].max(1)
         log_z = np.log(arrived + SMALLEST) / 4
         pairs = [
-            *(self.cosines(number, x, near.copy, same) for number in range(len(self.sums))),
+            *cosines_without_copies(x, self.rows, near.copy, self.sums, self.weights),
             nearest,
             *log_z[:, :, :-1],
             directions @ self.by_direction.T,
@@ -86,38 +81,40 @@ class Reference(Struct, frozen=True):
         single = [np.stack(each, -1).astype(np.float32) for each in (pairs, rows)]
         return Statistics(*single)
 
-    def cosines(self, number: int, x: Array, copy: Array, same: Array) -> Array:
-        """Of rows (C, D) with the prototypes of `sums[number]` (C, N); the graph's row that is a copy of each
-        (C,) and its cosine with it (C,).
 
-        A row is compared with the prototype made without it: for p = sum_j w_j x_j and unit rows,
-        x.(p - w x_i) = x.p - w x.x_i and |p - w x_i|^2 = |p|^2 - 2 w x_i.p + w^2, where x_i is about x.
-        """
-        sums, weights = self.sums[number], self.weights[number]
-        along = x @ sums.T  # (C, N)
-        own = np.where((copy >= 0)[:, None], weights[copy], 0)  # (C, N)
-        squares = (sums**2).sum(1) - 2 * own * along + own**2
-        cosines = (along - own * same[:, None]) / np.sqrt(np.maximum(squares, TINY))
-        return np.where(squares > 1e-9, cosines.clip(-1, 1), 0)
+def cosines_without_copies(
+    x: Array, rows: Array, copy: Array, sums: Array, weights: Array
+) -> Array:
+    """Of x (C, D) with prototypes (4, N, D), each made without the graph's row that x is a copy of.
 
-
-class Support(NamedTuple):
-    """Labeled rows and named strangers beside a graph."""
-
-    near: Near
-    x: Array  # (S, D), unit length
-    directions: Array  # (S, D), before centering
-    labels: Array  # (S, N), weights; zeros for named strangers
-    named: Array  # (S,), named strangers
+    copy: which of the graph's rows (L, D) that is (C,), -1 for none; weights (4, L, N): theirs in the sums.
+    For p = sum_j w_j x_j and unit rows, x.(p - w x_i) = x.p - w x.x_i and
+    |p - w x_i|^2 = |p|^2 - 2 w x_i.p + w^2, where x_i is about x.
+    """
+    same = np.einsum("cd,cd->c", x, rows[copy])[:, None]  # (C, 1)
+    along = x @ sums.swapaxes(1, 2)  # (4, C, N)
+    own = np.where((copy >= 0)[:, None], weights[:, copy], 0)  # (4, C, N)
+    squares = (sums**2).sum(-1)[:, None] - 2 * own * along + own**2
+    cosines = (along - own * same) / np.sqrt(np.maximum(squares, TINY))
+    return np.where(squares > 1e-9, cosines.clip(-1, 1), 0)
 
 
 @dataclass(frozen=True)
 class Known:
-    """A graph and what the user said of it; statistics of any rows beside it."""
+    """A graph and what the user said: labels and named strangers; statistics of any rows beside it."""
 
     graph: NeighbourGraph
-    support: Support
+    near: Near  # of the S rows with a label or named a stranger
+    x: Array  # (S, D), unit length
+    directions: Array  # (S, D), before centering
+    labels: Array  # (S, N), weights; zeros for named strangers
     names: Array | None = None  # (N, D), unit length: of the classes; zeros for no name
+
+    @property
+    def named(self) -> Array:
+        """(S,), named strangers."""
+        named: Array = self.labels.sum(1) == 0
+        return named
 
     @cached_property
     def group(self) -> Array:
@@ -126,17 +123,15 @@ class Known:
         The group of a label is its rank by nearness to the prototype, so that order does not matter.
         Copies are held out together.
         """
-        near, x, _, labels, _ = self.support
-        found = np.full(len(x), -1)
-        count = 0
-        for number in range(labels.shape[1]):
-            own = np.flatnonzero(labels[:, number] > 0)
-            keys = np.where(near.copy[own] >= 0, near.copy[own], -1 - own)
+        found, copy, count = np.full(len(self.x), -1), self.near.copy, 0
+        for given in self.labels.T > 0:
+            own = np.flatnonzero(given)
+            keys = np.where(copy[own] >= 0, copy[own], -1 - own)
             _, first, unit_of = np.unique(keys, return_index=True, return_inverse=True)
             folds = min(FOLDS, len(first))
             if folds < 2:
                 continue
-            rows = x[own[first]]
+            rows = self.x[own[first]]
             ranking = np.lexsort([rows[:, 0], (rows @ rows.sum(0)).round(5)])
             fold = np.empty(len(first), int)
             fold[ranking] = np.arange(len(first)) % folds
@@ -145,140 +140,128 @@ class Known:
         return found
 
     @cached_property
+    def by_group(self) -> Array:
+        """(S, G), the weight of a label in the column of its group."""
+        groups = np.arange(self.group.max(initial=-1) + 1)
+        weights: Array = (self.group[:, None] == groups) * self.labels.sum(1, keepdims=True)
+        return weights
+
+    @cached_property
     def arrived(self) -> tuple[Array, Array]:
         """What arrives of classes and named strangers (3, L, N + 1), and of each group (3, L, G).
 
         A labeled row that is not in the graph, nor a copy of one, gives its label to its neighbours."""
-        near, _, _, labels, named = self.support
-        given = np.column_stack([labels, named])  # (S, N + 1)
-        inside = np.flatnonzero(near.copy >= 0)
-        outside = np.flatnonzero(near.copy < 0)
-        weights = near.weights / np.maximum(near.weights.sum(1, keepdims=True), TINY)  # (S, k)
-        in_group = self._of_group * labels.sum(1)[:, None]  # (S, G)
+        near, given = self.near, np.column_stack([self.labels, self.named])  # (S, N + 1)
         alone = given * (self.group < 0)[:, None]
-        columns = np.concatenate([in_group, alone], 1)  # (S, G + N + 1)
+        columns = np.concatenate([self.by_group, alone], 1)  # (S, G + N + 1)
         seeds = np.zeros((len(self.graph.rows), columns.shape[1]))
+        inside, outside = near.copy >= 0, near.copy < 0
         np.add.at(seeds, near.copy[inside], columns[inside])
+        weights = near.weights / np.maximum(near.weights.sum(1, keepdims=True), TINY)  # (S, k)
         spread = weights[outside][:, :, None] * columns[outside][:, None]
         np.add.at(seeds, near.indices[outside], spread)
-        walked, groups = self.graph.spread(seeds), in_group.shape[1]
-        class_of = (self._of_group.T @ given > 0).astype(float)  # (G, N + 1)
-        by_group = walked[:, :, :groups]
-        return walked[:, :, groups:] + by_group @ class_of, by_group
-
-    @cached_property
-    def _of_group(self) -> Array:
-        """(S, G), 1 where a label is of the group."""
-        groups = int(self.group.max(initial=-1)) + 1
-        found: Array = (self.group[:, None] == np.arange(groups)).astype(float)
-        return found
+        groups, alone = np.split(self.graph.spread(seeds), [self.by_group.shape[1]], axis=2)
+        class_of = (self.by_group.T @ given > 0).astype(float)  # (G, N + 1)
+        return alone + groups @ class_of, groups
 
     @cached_property
     def pile(self) -> Array:
         """(L,), which rows of the graph nothing is said of."""
-        said = np.zeros(len(self.graph.rows), bool)
-        said[self.support.near.copy[self.support.near.copy >= 0]] = True
-        return ~said
+        pile: Array = ~np.isin(np.arange(len(self.graph.rows)), self.near.copy)
+        return pile
 
     @cached_property
     def reference(self) -> Reference:
-        graph, support = self.graph, self.support
-        dtype, labels = graph.rows.dtype, support.labels
-        names = (
-            np.zeros((labels.shape[1], graph.rows.shape[1])) if self.names is None else self.names
-        )
-        given = (labels.T @ support.x).astype(np.float64)  # (N, D)
+        graph, near, labels = self.graph, self.graph.near, self.labels
+        rows, dtype = graph.rows, graph.rows.dtype
+        names = np.zeros((labels.shape[1], rows.shape[1])) if self.names is None else self.names
+        given = (labels.T @ self.x).astype(np.float64)  # (N, D)
         given = np.where(labels.sum(0)[:, None] > 0, given, names)  # a class begins with its name
-        weights = self._refinements(given)
-        sums = [given + (each.T.astype(dtype) @ graph.rows) for each in weights]
-        arrays = (
-            *(graph.degrees, self.arrived[0], np.stack(sums), np.stack(weights)),
-            np.zeros((3, len(graph.rows))),
-            *(support.x, labels, unit(labels.T @ support.directions), names),
-        )
-        reference = Reference(graph.rows, graph.same, *(each.astype(dtype) for each in arrays))
-        near = graph.near
-        same = np.einsum("ld,ld->l", graph.rows, graph.rows[near.copy])
+        weights = self._refinements(given).astype(dtype)  # (4, L, N)
+        sums = (given + weights.swapaxes(1, 2) @ rows).astype(dtype)  # (4, N, D)
+        arrived = self.arrived[0].astype(dtype)
+        reached = arriving(near, graph.degrees, arrived)[1, :, :-1]  # (L, N)
         around = [
-            np.log(arriving(near, graph.degrees, reference.arrived)[1, :, :-1] + SMALLEST).max(1)
-            / 4,
-            reference.cosines(2, graph.rows, near.copy, same).max(1),
+            np.log(reached + SMALLEST).max(1) / 4,
+            cosines_without_copies(rows, rows, near.copy, sums, weights)[2].max(1),
             near.cosines[:, min(6, near.cosines.shape[1] - 1)],
         ]
-        return replace(reference, around=np.stack(around).astype(dtype))
+        arrays = (
+            *(graph.degrees, arrived, sums, weights, np.stack(around)),
+            *(self.x, labels, unit(labels.T @ self.directions), names),
+        )
+        return Reference(rows, graph.same, *(each.astype(dtype) for each in arrays))
 
-    def _refinements(self, given: Array) -> list[Array]:
-        """Sums of labeled rows (N, D) -> weights of the graph's rows (L, N) in prototypes of the labels
+    def _refinements(self, given: Array) -> Array:
+        """Sums of labeled rows (N, D) -> weights of the graph's rows (4, L, N) in prototypes of the labels
         alone, and refined by what labels reach, by OSLO and by soft k-means."""
         rows, pile = self.graph.rows, self.pile[:, None].astype(np.float64)
 
-        def refined(weights: Array, count: Array | float = 0.0) -> Array:
-            sums = given + (weights.T.astype(rows.dtype) @ rows)
-            return sums / count[:, None] if isinstance(count, np.ndarray) else unit(sums)
+        def cosines(weights: Array) -> Array:
+            """With the prototypes that these weights make: (L, N)."""
+            prototypes = unit(given + weights.T.astype(rows.dtype) @ rows)
+            along: Array = rows @ prototypes.T.astype(rows.dtype)
+            return along
 
-        none = np.zeros((len(rows), len(given)))
-        labels = np.maximum(self.support.labels.sum(0), 1.0)  # (N,)
-        shares, prototypes, by_oslo = np.full(none.shape, 1 / len(given)), unit(given), none
+        none = by_oslo = by_kmeans = np.zeros((len(rows), len(given)))
+        shares = np.full(none.shape, 1 / len(given))
         for _ in range(OSLO_STEPS):
-            cosines = rows @ prototypes.T.astype(rows.dtype)  # (L, N)
-            member = expit((shares * cosines).sum(1, keepdims=True) / 0.05)
-            shares = softmax(member * cosines / 0.1, 1)
+            along = cosines(by_oslo)
+            member = expit((shares * along).sum(1, keepdims=True) / 0.05)
+            shares = softmax(member * along / 0.1, 1)
             by_oslo = pile * member * shares
-            prototypes = unit(refined(by_oslo, labels + by_oslo.sum(0)))
-        prototypes, by_kmeans = unit(given), none
         for _ in range(KMEANS_STEPS):
-            by_kmeans = pile * softmax(SCALE * (rows @ prototypes.T.astype(rows.dtype)), 1)
-            prototypes = refined(by_kmeans)
-        return [none, pile * self.arrived[0][1][:, :-1], by_oslo, by_kmeans]
+            by_kmeans = pile * softmax(SCALE * cosines(by_kmeans), 1)
+        return np.stack([none, pile * self.arrived[0][1][:, :-1], by_oslo, by_kmeans])
 
     def held_out(self) -> tuple[Statistics, Array]:
         """Labeled rows as if their group had no labels: statistics of H rows, and which of S they are."""
-        near, x, directions, labels, _ = self.support
         rows = np.flatnonzero(self.group >= 0)  # (H,)
-        reference, x, directions = self.reference, x[rows], directions[rows]
-        own, group, near = labels[rows].argmax(1), self.group[rows], near.take(rows)
+        reference, near = self.reference, self.near.take(rows)
+        x, directions = self.x[rows], self.directions[rows]
         seen = reference.statistics(x, directions, near)
-        if not len(rows):
-            return seen, rows
-        member = self._of_group * labels.sum(1)[:, None]  # (S, G)
-        without = member.T @ self.support.x  # (G, D)
-        pairs, here = seen.pairs.copy(), np.arange(len(rows))
+        own, group = self.labels[rows].argmax(1), self.group[rows]
+        pairs, here = seen.pairs, np.arange(len(rows))
+
+        def likeness(y: Array, sums: Array, labeled: Array) -> Array:
+            """(H,), of y (H, D) with the sum of their class but for their group."""
+            left = unit(sums[own] - (self.by_group.T @ labeled)[group])
+            along: Array = np.einsum("hd,hd->h", left, y)
+            return along
+
         for number, sums in enumerate(reference.sums):
-            pairs[here, own, number] = np.einsum("hd,hd->h", unit(sums[own] - without[group]), x)
-        along = x @ self.support.x.T  # (H, S)
-        others = (labels[:, own].T > 0) & (self.group[None, :] != group[:, None])  # (H, S)
-        pairs[here, own, 4] = np.where(others, along, -1.0).max(1)
+            pairs[here, own, number] = likeness(x, sums, self.x)
+        along = x @ self.x.T  # (H, S)
+        others = (self.labels[:, own].T > 0) & (self.group != group[:, None])  # (H, S)
+        pairs[here, own, 4] = np.where(others, along, -1.0).max(1, initial=-1.0)
         total = arriving(near, reference.degrees, self.arrived[0])[:, here, own]
         part = arriving(near, reference.degrees, self.arrived[1])[:, here, group]
         pairs[here, own, 5:8] = (np.log(np.maximum(total - part, 0) + SMALLEST) / 4).T
-        left = labels.T @ self.support.directions
-        left = unit(left[own] - (member.T @ self.support.directions)[group])
-        pairs[here, own, 8] = np.einsum("hd,hd->h", left, directions)
-        return Statistics(pairs, seen.rows), rows
+        by_direction = self.labels.T @ self.directions
+        pairs[here, own, 8] = likeness(directions, by_direction, self.directions)
+        return seen, rows
 
     @property
     def context(self) -> Array:
         """(K,), evenly spaced rows of the graph that nothing is said of."""
         rows = np.flatnonzero(self.pile)
-        return rows[evenly_spaced(len(rows), min(len(rows), CONTEXT))]
+        return rows[evenly_spaced(len(rows), CONTEXT)]
 
     def of_pile(self, context: Statistics, unlabeled: int) -> Array:
         """What is said of the pile's rows, how many rows have no label -> (A,), numbers of the pile."""
-        pairs, rows = context
-        if not len(rows):  # no pile
-            pairs, rows = np.zeros((1, 1, PAIR)), np.zeros((1, ROW))
-        labels = self.support.labels
+        pairs, rows = (each if len(each) else np.zeros((1, *each.shape[1:])) for each in context)
+        labels = self.labels
         worth = labels.sum(0) ** 2 / np.maximum((labels**2).sum(0), TINY)  # (N,), labels
         count = len(worth)
         ranked = np.sort(pairs, 1)
-        best, second = ranked[:, -1], ranked[:, -2] if pairs.shape[1] > 1 else ranked[:, -1]
+        best, second = ranked[:, -1], ranked[:, -min(2, count)]
         numbers = [
             np.log(count),
             np.log1p(worth).mean(),
             np.log1p(worth.min()),
             np.log1p(unlabeled) / 4,
             np.log1p(unlabeled / count) / 4,
-            np.log1p(self.support.named.sum()),
+            np.log1p(self.named.sum()),
             float(count == 1),
             float(unlabeled == 0),
             float(self.names is not None),
@@ -289,17 +272,15 @@ class Known:
 
     def _among_labels(self) -> tuple[float, float, float]:
         """Mean cosines of labels of one class, of different classes, and with their five nearest rows."""
-        labeled = np.flatnonzero(~self.support.named)
-        if len(labeled) > CONTEXT:
-            labeled = labeled[evenly_spaced(len(labeled), CONTEXT)]
-        x, labels = self.support.x[labeled], self.support.labels[labeled]
+        labeled = np.flatnonzero(~self.named)
+        labeled = labeled[evenly_spaced(len(labeled), CONTEXT)]
+        x, labels = self.x[labeled], self.labels[labeled]
         along = x @ x.T  # (S, S)
         alike = (labels > 0).astype(float) @ (labels > 0).T > 0
         others = ~np.eye(len(along), dtype=bool)
-        mean = [
-            float(along[which].mean()) if which.any() else 0.0 for which in (alike & others, ~alike)
-        ]
-        if not self.pile.any() or not len(x):
-            return mean[0], mean[1], 0.0
         near = np.sort(x @ self.graph.rows[self.pile].T, 1)[:, -5:]
-        return mean[0], mean[1], float(near.mean())
+
+        def mean(cosines: Array) -> float:
+            return float(cosines.mean()) if cosines.size else 0.0
+
+        return mean(along[alike & others]), mean(along[~alike]), mean(near)

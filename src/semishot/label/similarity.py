@@ -69,7 +69,7 @@ def layout(features: Array) -> NDArray[np.float32]:
 
     from semishot.estimator.spaces import blocks, evenly_spaced, unit
 
-    rows = evenly_spaced(count, min(count, MOST))
+    rows = evenly_spaced(count, MOST)
     found = PCA(min(COMPONENTS, len(rows), features.shape[1]), random_state=0)
     placed = found.fit_transform(unit(features[rows]))  # (L, C)
     near = NearestNeighbors(n_neighbors=min(NEIGHBOURS, len(rows) - 1)).fit(placed)
