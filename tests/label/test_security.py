@@ -33,7 +33,7 @@ def opened(drawings, cache, tmp_path_factory):
 @pytest.fixture
 def stranger(opened):
     """Somebody without a cookie."""
-    return Client(opened[0].guard.base)
+    return Client(opened[1].base)
 
 
 def test_it_listens_on_this_machine_only(opened):

@@ -83,9 +83,9 @@ def test_a_wrong_label_is_offered_for_review_until_it_is_confirmed(client):
     names = label_some(client, each=6)
     wrong = names["circle-8.png"]
     state = client.say(kind="answer", set=[[2, [wrong]]])
-    assert [wrong, 0] in [doubt[:2] for doubt in state["doubtful"]]
+    assert [wrong, 0] in state["doubtful"]
     state = client.say(kind="answer", set=[[2, [wrong]]])
-    assert wrong not in [doubt[0] for doubt in state["doubtful"]]
+    assert wrong not in [image for image, _ in state["doubtful"]]
 
 
 def test_labels_of_a_folder_are_imported_once(asked, drawings):

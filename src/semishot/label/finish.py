@@ -105,20 +105,16 @@ def coco_json(files: Sequence[DecidedFile], classes: Sequence[str]) -> str:
     """Images, categories, and the class of each image, as COCO Camera Traps has them: without boxes."""
     numbers = {name: number for number, name in enumerate(classes, 1)}
     of_pile = list(enumerate((f for f in files if f.name), 1))
+    annotations = [
+        {"id": n, "image_id": n, "category_id": numbers[f.label], "score": round(f.probability, 4)}
+        for n, f in of_pile
+        if f.label != STRANGER
+    ]
     content = {
         "info": {"description": "Labels by semishot"},
         "categories": [{"id": number, "name": name} for name, number in numbers.items()],
         "images": [{"id": n, "file_name": f.name} for n, f in of_pile],
-        "annotations": [
-            {
-                "id": n,
-                "image_id": n,
-                "category_id": numbers[f.label],
-                "score": round(f.probability, 4),
-            }
-            for n, f in of_pile
-            if f.label != STRANGER
-        ],
+        "annotations": annotations,
     }
     return json.dumps(content, indent=1)
 

@@ -109,16 +109,12 @@ class Predictions:
     """(P,), the probability of a stranger."""
     asked: list[int] = field(default_factory=list)
     """Images."""
-    doubtful: list[tuple[int, int, float]] = field(default_factory=list)
-    """Image, index of the suggested class, probability."""
+    doubtful: list[tuple[int, int]] = field(default_factory=list)
+    """Image, index of the suggested class."""
     learned: list[int] = field(default_factory=list)
     """Numbers of the classes that have labels, or a name in --names."""
     joint: Array | None = None
     """(P, U + 1), the probabilities of these classes and of a stranger."""
-
-    @property
-    def classes(self) -> list[int]:
-        return list(self.state.classes)
 
     @cached_property
     def leader_of(self) -> dict[int, int]:
@@ -192,9 +188,10 @@ def _learn(
     from semishot.estimator.labels import NAMED_STRANGER, UNLABELED
     from semishot.estimator.next_labels import question_worth, worth_asking
 
-    rows, state, learner, classes = known.rows, known.state, known.rows.learner, known.classes
+    rows, state, learner = known.rows, known.state, known.rows.learner
     assert learner is not None
-    learned, count = [classes[index] for index in used.tolist()], len(known.answers)
+    classes, count = list(state.classes), len(known.answers)
+    learned = [classes[index] for index in used.tolist()]
     column = {number: position for position, number in enumerate([*learned, NONE])}
     excluded = np.zeros((count, len(column)), bool)  # (P, U + 1)
     for image, numbers in state.excluded.items():
@@ -230,7 +227,7 @@ def _learn(
         stranger=stranger,
         asked=rows.images[questions].tolist(),
         doubtful=[
-            (image, int(used[d.suggested]) if d.suggested >= 0 else STRANGER, float(d.probability))
+            (image, int(used[d.suggested]) if d.suggested >= 0 else STRANGER)
             for d in result.doubts
             if (image := int(rows.images[d.row])) not in state.sure
         ],

@@ -30,6 +30,7 @@ from semishot.system.files import own_text
 from semishot.system.structs import decode, from_json
 
 T = TypeVar("T")
+Json = dict[str, Any]
 FOLDER = Path(__file__).parent
 SCRIPTS = sorted(path.name for path in FOLDER.glob("*.js"))
 PAGE = {
@@ -73,10 +74,6 @@ class SortingChoice(msgspec.Struct):
     """Of the plan that a person has seen."""
 
 
-class NoBody(msgspec.Struct):
-    """Nothing more is to be said."""
-
-
 async def refuse(request: Request, error: Exception) -> Response:
     """A status, and a line that the page shows."""
     status = next(STATUS[kind] for kind in STATUS if isinstance(error, kind))
@@ -108,14 +105,14 @@ class Pages:
             Route("/map", self.map),
             Route("/plan", self.plan),
             Route("/table/{name}", self.table),
-            posted("/answer", dict[str, Any], self.answer),
+            posted("/answer", Json, self.answer),
             posted("/names", NamesRequest, self.names),
-            posted("/audit", NoBody, self.audit),
+            posted("/audit", Json, self.audit),
             posted("/apply", SortingChoice, self.apply),
-            posted("/undo", NoBody, self.undo),
+            posted("/undo", Json, self.undo),
             posted("/keywords", SortingChoice, self.keywords),
-            posted("/model", NoBody, lambda _: {"path": str(finish.save_model(self.session))}),
-            posted("/invite", NoBody, lambda _: {"address": self.invite()}),
+            posted("/model", Json, lambda _: {"path": str(finish.save_model(self.session))}),
+            posted("/invite", Json, lambda _: {"address": self.invite()}),
         ]
 
     async def page(self, request: Request) -> Response:
@@ -141,7 +138,7 @@ class Pages:
             }
         )
 
-    def answer(self, event: dict[str, Any]) -> dict[str, Any]:
+    def answer(self, event: Json) -> Json:
         """key: a repeated request has it again. pile: the one it is for, by the name of its store."""
         key, pile = (event.pop(name, None) for name in ("key", "pile"))
         if pile not in (None, self.session.store.name):
@@ -200,7 +197,7 @@ class Pages:
         """The place of every row on the map."""
         return Response(self.session.places(), media_type="application/octet-stream")
 
-    def audit(self, body: NoBody) -> dict[str, int]:
+    def audit(self, body: Json) -> dict[str, int]:
         """Begin an audit of what is decided now."""
         return {"event": self.session.answer(audit_event(self.session.decisions()))}
 
@@ -208,11 +205,11 @@ class Pages:
         choice = _choice(request)
         return _json(finish.shown_plan(self.session, choice.how, choice.which))
 
-    def apply(self, choice: SortingChoice) -> dict[str, Any]:
+    def apply(self, choice: SortingChoice) -> Json:
         count, problems = finish.apply(self.session, choice.how, choice.which, choice.version)
         return {"files": count, **_shown(problems)}
 
-    def undo(self, body: NoBody) -> dict[str, Any]:
+    def undo(self, body: Json) -> Json:
         done = undo(self.pile.request.folder, self.pile.request.pile)
         self.pile.look_again.set()
         return {"said": done.undone(), "files": done.count, **_shown(done.problems)}
@@ -227,7 +224,7 @@ class Pages:
         kind = "application/json" if name.endswith(".json") else "text/csv; charset=utf-8"
         return Response(content, media_type=kind, headers=headers)
 
-    def keywords(self, choice: SortingChoice) -> dict[str, Any]:
+    def keywords(self, choice: SortingChoice) -> Json:
         path, count = finish.write_keywords(self.session, choice.which)
         return {"path": str(path), "files": count}
 
@@ -254,7 +251,7 @@ def _choice(request: Request) -> SortingChoice:
     return from_json(SortingChoice, dict(request.query_params), "the request")
 
 
-def _shown(problems: list[str]) -> dict[str, Any]:
+def _shown(problems: list[str]) -> Json:
     return {"problems": problems[:MOST_PROBLEMS], "more": max(0, len(problems) - MOST_PROBLEMS)}
 
 

@@ -17,7 +17,7 @@ import sys
 import threading
 import time
 import webbrowser
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -66,15 +66,12 @@ class Running:
     server: uvicorn.Server
     listener: socket.socket
     session: LabelingSession
-    guard: "Guard"
+    address: Callable[[], str]
+    """An address for one more browser."""
 
     def run(self) -> None:
         """Serve until `server.should_exit`, or a signal, which uvicorn raises again at the end."""
         self.server.run([self.listener])
-
-    def address(self) -> str:
-        """The address for one more browser."""
-        return self.guard.address()
 
 
 def label(request: LabelRequest) -> None:
@@ -151,14 +148,13 @@ def opened(request: LabelRequest) -> Iterator[Running]:
                 access_log=False,
                 proxy_headers=False,
                 server_header=False,
-                date_header=False,
                 timeout_keep_alive=30,
                 timeout_graceful_shutdown=3,
                 ws="none",
             )
             session.start()
             try:
-                yield Running(uvicorn.Server(config), listener, session, guard)
+                yield Running(uvicorn.Server(config), listener, session, guard.address)
             finally:
                 session.stop()
 

@@ -243,7 +243,7 @@ class LabelingSession:
 
 
 def _decided(known: Predictions) -> dict[int, int]:
-    numbers = np.array([*known.classes, NONE, UNANSWERED])  # by negative index
+    numbers = np.array([*known.state.classes, NONE, UNANSWERED])  # by negative index
     rows = known.decisions()[0]
     pairs = zip(known.rows.images.tolist(), numbers[rows].tolist(), strict=True)
     return {image: value for image, value in pairs if value != UNANSWERED}
