@@ -1,6 +1,6 @@
 // Answers: what a person says of images, shown at once and sent; and the buttons for them.
 
-import { Badge, counted, html, number, toast } from "/dom.js";
+import { Badge, complain, counted, html, number, toast } from "/dom.js";
 import { open, stepLarge } from "/navigation.js";
 import { outbox, refetch } from "/server.js";
 import { chosen, deselect, NONE, page, sectionOf, toJudge, UNKNOWN } from "/state.js";
@@ -56,10 +56,12 @@ export function acceptSection(key) {
 }
 
 export function notThis(images) {
-  const { state, view } = page, groups = grouped(images, view === "audit" ? askedOf : (row) => state.shownIn(row));
+  const { state, view } = page;
+  const groups = grouped(images, view === "audit" ? askedOf : (row) => state.shownIn(row));
   for (const [classId, those] of groups) {
     const name = state.className(classId ? state.index(classId) : NONE);
-    say({ kind: "not", class: classId, images: those }, [[-1, those]], `${counted(those.length, "image")}: not ${name}`);
+    const text = `${counted(those.length, "image")}: not ${name}`;
+    say({ kind: "not", class: classId, images: those }, [[-1, those]], text);
   }
   if (!groups.length) toast("This is in no class.");
 }
@@ -73,7 +75,8 @@ export function clear(images) {
 export async function step(kind) {
   const title = outbox.isJudged() ? page.state[kind] : "";
   if (title === null) { toast(`Nothing to ${kind}.`); return; }
-  await send({ kind }, `${kind === "undo" ? "Undone" : "Redone"}${title ? `: ${title}` : ""}`).catch(({ message }) => toast(message));
+  const done = kind === "undo" ? "Undone" : "Redone";
+  await send({ kind }, title ? `${done}: ${title}` : done).catch(complain);
 }
 
 /** Send what says nothing of images but `text`; `undo`: whether to offer to take it back. */
@@ -87,31 +90,35 @@ export const nameImages = (images) => open({ kind: "name", images, typed: "", wr
 
 /** The answers that fit these images. */
 function answersFor(images) {
-  const { state, view } = page, { classes } = state, naming = view === "kinds" || !classes.length;
+  const { state, view } = page, { classes } = state, begun = classes.length > 0, ofKinds = view === "kinds";
   const rows = images.map((image) => state.rowOf.get(image));
   const unconfirmed = rows.filter((row) => !state.isConfirmed(row));
-  const guesses = new Set(unconfirmed.map((row) => state.shownIn(row)).filter((where) => where !== UNKNOWN));
-  const guessed = classes.length > 0 && view !== "kinds" && view !== "audit";
-  const acceptsOne = view === "doubtful" || guesses.size === 1, isSorted = rows.some((row) => state.shownIn(row) !== UNKNOWN);
-  const name = { sign: "N", name: view === "kinds" ? "Name row" : naming ? "Name them" : "New class", does: nameImages, primary: naming };
+  const guesses = new Set(unconfirmed.map((row) => state.shownIn(row)));
+  guesses.delete(UNKNOWN);
+  const guessed = begun && !ofKinds && view !== "audit", doubted = view === "doubtful";
+  const isSorted = rows.some((row) => state.shownIn(row) !== UNKNOWN);
+  const acceptName = doubted || guesses.size === 1 ? "Accept" : "Accept all";
+  const newName = ofKinds ? "Name row" : begun ? "New class" : "Name them";
+  const naming = { id: "new", sign: "N", name: newName, does: nameImages, primary: ofKinds || !begun };
   return [
-    view === "kinds" && { ...name, id: "new" },
-    guessed && (guesses.size || view === "doubtful") && { id: "accept", sign: "↵", name: acceptsOne ? "Accept" : "Accept all", does: accept },
+    ofKinds && naming,
+    guessed && (guesses.size || doubted) && { id: "accept", sign: "↵", name: acceptName, does: accept },
     ...classes.map(([id, name], index) => ({ id, index, name, does: () => answer(id, images) })),
-    (classes.length || view === "kinds") && { id: 0, index: NONE, name: "Stranger", does: () => answer(0, images) },
+    (begun || ofKinds) && { id: 0, index: NONE, name: "Stranger", does: () => answer(0, images) },
     guessed && isSorted && { id: "not", sign: "-", name: "Not this", does: notThis },
-    classes.length && unconfirmed.length < rows.length && { id: "clear", sign: "⌫", name: "Take back", does: clear },
-    view !== "kinds" && { ...name, id: "new" },
+    begun && unconfirmed.length < rows.length && { id: "clear", sign: "⌫", name: "Take back", does: clear },
+    !ofKinds && naming,
   ].filter(Boolean);
 }
 
 /** `pressed`: the index of the class that one image is confirmed to be in. */
 export function Answers({ images, pressed, ...attributes }) {
-  return html`<div class="answers" ...${attributes}>${answersFor(images).map(({ id, index, sign, name, does, primary }) => html`
-    <button type="button" key=${id} class=${primary && "primary wide"} data-does=${id} onClick=${() => does(images)}
+  const buttons = answersFor(images).map(({ id, index, sign, name, does, primary }) => html`
+    <button key=${id} class=${primary && "primary wide"} data-does=${id} onClick=${() => does(images)}
       aria-pressed=${pressed === undefined || index === undefined ? undefined : pressed === index}>
       <${Badge} index=${index} sign=${sign} /><span class="name">${name}</span>
-    </button>`)}</div>`;
+    </button>`);
+  return html`<div class="answers" ...${attributes}>${buttons}</div>`;
 }
 
 /** The answers to what is selected, or has the ring, below the tiles. */

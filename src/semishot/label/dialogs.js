@@ -48,8 +48,10 @@ function typedClass() {
 }
 
 function NameField({ id }) {
-  return html`<label>Name <input id=${id} type="text" maxlength="100" autocomplete="off" spellcheck=${false} list="class-known" required
-      autofocus value=${page.dialog.typed} onInput=${({ target }) => set({ typed: target.value })} /></label>
+  const type = ({ target }) => set({ typed: target.value });
+  return html`
+    <label>Name <input id=${id} type="text" maxlength="100" autocomplete="off" spellcheck=${false} list="class-known"
+      required autofocus value=${page.dialog.typed} onInput=${type} /></label>
     <datalist id="class-known">${page.state.classes.map(([, name]) => html`<option value=${name} />`)}</datalist>
     <${Wrong} />`;
 }
@@ -72,13 +74,15 @@ function NewClass() {
       if (page.large) stepLarge(1);
     });
   };
-  const lead = images.length ? `${counted(images.length, "image")} will be its first.` : "Select images of it afterwards, and press its key.";
+  const first = `${counted(images.length, "image")} will be its first.`;
   return html`<${Dialog} id="name-dialog" aria-labelledby="name-title">
     <form onSubmit=${submit}>
       <h2 id="name-title">New class</h2>
-      <p id="name-lead">${lead}</p>
+      <p id="name-lead">${images.length ? first : "Select images of it afterwards, and press its key."}</p>
       <${NameField} id="name-input" />
-      <div class="row end"><${CloseButton} text="Cancel" /><button type="submit" class="primary">Make class</button></div>
+      <div class="row end">
+        <${CloseButton} text="Cancel" /><button type="submit" class="primary">Make class</button>
+      </div>
     </form>
   <//>`;
 }
@@ -88,6 +92,7 @@ function EditClass() {
   if (index < 0) return null; // it has gone
   const name = state.className(index), into = other && other[0] !== id ? other : null;
   const change = (event, text) => attempt(() => send(event, text, true).then(close));
+  const remove = () => change({ kind: "delete", class: id }, `${name} deleted`);
   const submit = (event) => {
     event.preventDefault();
     if (into) change({ kind: "delete", class: id, into: into[0] }, `${name} merged into ${into[1]}`);
@@ -99,12 +104,13 @@ function EditClass() {
       <h2 id="class-title">${name}</h2>
       <p>The name of another class merges the two.</p>
       <${NameField} id="class-name" />
-      <div class="row"><button type="submit" class="primary" id="class-rename">${into ? "Merge" : "Rename"}</button></div>
+      <div class="row">
+        <button type="submit" class="primary" id="class-rename">${into ? "Merge" : "Rename"}</button>
+      </div>
       <hr />
       <p>Deleting it takes back its ${answers}. Undo brings them back.</p>
       <div class="row">
-        <button type="button" id="class-delete" class="danger"
-          onClick=${() => change({ kind: "delete", class: id }, `${name} deleted`)}>Delete class</button>
+        <button type="button" id="class-delete" class="danger" onClick=${remove}>Delete class</button>
         <span class="grow" /><${CloseButton} />
       </div>
     </form>
@@ -114,22 +120,22 @@ function EditClass() {
 /* Help: keys, marks, and an address for another browser */
 
 const KEYS = [
-  ["1 … 9", "this class; for more classes, `N` and its name"],
-  ["0", "stranger: it belongs to none of the classes"],
-  ["-", "not this class: guess again without it"],
-  ["Enter", "accept the guess; with `Shift`, all of the section"],
-  ["Backspace", "take the answer back"],
-  ["N", "new class, of what is selected or has the ring"],
-  ["Space", "the picture, large; there, `Z` or the wheel zooms"],
-  ["← → ↑ ↓", "move; with `Shift`, select on the way"],
-  ["X", "select, or select no longer"],
-  ["Ctrl A", "select all of this section"],
-  ["Esc", "select nothing; then, show all images again"],
-  ["PgUp PgDn", "previous, next view in the list at the side"],
-  ["/", "find by file name, folder, date or probability; again, all images"],
-  ["T", "file names under the tiles"],
-  ["Ctrl Z", "undo, without limit; with `Ctrl` `Y`, redo"],
-  ["?", "this page"],
+  ["`1` … `9`", "this class; for more classes, `N` and its name"],
+  ["`0`", "stranger: it belongs to none of the classes"],
+  ["`-`", "not this class: guess again without it"],
+  ["`Enter`", "accept the guess; with `Shift`, all of the section"],
+  ["`Backspace`", "take the answer back"],
+  ["`N`", "new class, of what is selected or has the ring"],
+  ["`Space`", "the picture, large; there, `Z` or the wheel zooms"],
+  ["`←` `→` `↑` `↓`", "move; with `Shift`, select on the way"],
+  ["`X`", "select, or select no longer"],
+  ["`Ctrl` `A`", "select all of this section"],
+  ["`Esc`", "select nothing; then, show all images again"],
+  ["`PgUp` `PgDn`", "previous, next view in the list at the side"],
+  ["`/`", "find by file name, folder, date or probability; again, all images"],
+  ["`T`", "file names under the tiles"],
+  ["`Ctrl` `Z`", "undo, without limit; with `Ctrl` `Y`, redo"],
+  ["`?`", "this page"],
 ];
 const MARKS = [
   ["confirmed", "✓", "confirmed: you said so"],
@@ -137,23 +143,23 @@ const MARKS = [
   ["ask", "?", "worth asking: your answer would help most"],
 ];
 
-const keyed = (words) => words.split(" ").map((word) => (word === "…" ? "… " : html`<kbd>${word}</kbd> `));
-const explained = (text) => text.split("`").map((part, i) => (i % 2 ? html`<kbd>${part}</kbd>` : part));
+const withKeys = (text) => text.split("`").map((part, i) => (i % 2 ? html`<kbd>${part}</kbd>` : part));
 
 function Help() {
-  const invite = () => post("/invite").then(({ address }) => set({ address }), ({ message }) => set({ address: message }));
+  const invite = () => post("/invite").then(set, ({ message }) => set({ address: message }));
   return html`<${Dialog} id="help-dialog" aria-labelledby="help-title">
     <h2 id="help-title" tabindex="-1" autofocus>Keys</h2>
     <table class="keys"><tbody>
-      ${KEYS.map(([keys, text]) => html`<tr><th scope="row">${keyed(keys)}</th><td>${explained(text)}</td></tr>`)}
+      ${KEYS.map(([keys, text]) => html`<tr><th scope="row">${withKeys(keys)}</th><td>${withKeys(text)}</td></tr>`)}
     </tbody></table>
     <p>Click images to select them, Shift-click for a range, or drag a box.
       An answer is for all that is selected, or else for the image with the ring around it.</p>
     <ul class="legend">
-      ${MARKS.map(([kind, sign, text]) => html`<li><span class="mark ${kind}">${sign}</span> <span>${text}</span></li>`)}
+      ${MARKS.map(([kind, sign, text]) => html`
+        <li><span class="mark ${kind}">${sign}</span> <span>${text}</span></li>`)}
     </ul>
     <div class="row">
-      <button type="button" onClick=${invite}>Address for another browser</button><output>${page.dialog.address}</output>
+      <button onClick=${invite}>Address for another browser</button><output>${page.dialog.address}</output>
       <span class="grow" /><${CloseButton} primary />
     </div>
   <//>`;
@@ -161,9 +167,12 @@ function Help() {
 
 /* Finish: what a sorting would do, the sorting and its undo, tables and the model */
 
-const HOW = { copy: ["Copy", "copied", ""], move: ["Move", "moved", ""], link: ["Link", "linked", " by symbolic links"] };
+const HOW = { copy: "Copy", move: "Move", link: "Link" };
+const DONE = { copy: "copied", move: "moved", link: "linked" };
 const WHICH = { all: "Confirmed and guessed", confirmed: "Confirmed only" };
-const TABLES = { "labels.csv": "Table", "metadata.csv": "ImageFolder", "coco.json": "COCO", "observations.csv": "Camtrap DP" };
+const TABLES = {
+  "labels.csv": "Table", "metadata.csv": "ImageFolder", "coco.json": "COCO", "observations.csv": "Camtrap DP",
+};
 
 export function openFinish() {
   open({ kind: "finish", how: "copy", which: "all", plan: null, done: "", wrong: "" });
@@ -200,7 +209,7 @@ async function change(path, body) {
 }
 
 function Finish() {
-  const { how, which, plan, busy, done } = page.dialog, { sorting, out, command } = plan || {};
+  const { how, which, plan, busy, done } = page.dialog, sorting = plan?.sorting;
   const saveModel = async () => {
     set({ done: "Saving…" });
     const { path } = await post("/model").finally(() => set({ done: "" }));
@@ -210,49 +219,62 @@ function Finish() {
     const { path, files } = await post("/keywords", { which });
     set({ done: `${counted(files, "sidecar")} in ${path}` });
   };
-  const undoText = sorting?.done
-    ? `${counted(sorting.files, "file")} ${sorting.files === 1 ? "has" : "have"} been ${HOW[sorting.how][1]} to ${out}. Undo puts everything back as it was; so does “${command}”, later.`
-    : sorting && `A sorting of ${counted(sorting.files, "file")} was interrupted. Undo it to begin again.`;
-  const apply = `${HOW[how][0]} ${counted(plan?.files || 0, "file")}`;
+  const apply = () => change("/apply", { how, which, version: plan.version });
   return html`<${Dialog} id="finish-dialog" aria-labelledby="finish-title">
     <h2 id="finish-title">Finish</h2>
     ${sorting && html`<section id="sorted-now">
-      <p>${undoText}</p>
-      <div class="row"><button type="button" id="unsort" disabled=${busy} onClick=${() => attempt(() => change("/undo"))}>Undo the sorting</button></div>
+      <p>${sortingText(plan)}</p>
+      <div class="row">
+        <button id="unsort" disabled=${busy} onClick=${() => attempt(() => change("/undo"))}>Undo the sorting</button>
+      </div>
     </section>`}
     ${(!sorting || sorting.done) && html`<section>
-      <${Choice} name="how" title="Files" texts=${Object.entries(HOW).map(([value, [text]]) => [value, text])} only=${sorting?.how} />
-      <${Choice} name="which" title="Which" texts=${Object.entries(WHICH)} />
-      <div class="plan" id="plan" aria-live="polite">${plan && !plan.problem && html`<${Plan} ...${plan} how=${how} which=${which} />`}</div>
-      ${plan?.files > 0 && html`<div class="row"><button type="button" id="apply" class="primary" disabled=${busy}
-        onClick=${() => attempt(() => change("/apply", { how, which, version: plan.version }))}>${sorting ? "Sort again" : apply}</button></div>`}
+      <${Choice} name="how" title="Files" texts=${HOW} only=${sorting?.how} />
+      <${Choice} name="which" title="Which" texts=${WHICH} />
+      <div class="plan" id="plan" aria-live="polite">
+        ${plan && !plan.problem && html`<${Plan} ...${plan} how=${how} which=${which} />`}
+      </div>
+      ${plan?.files > 0 && html`<div class="row">
+        <button id="apply" class="primary" disabled=${busy} onClick=${() => attempt(apply)}>
+          ${sorting ? "Sort again" : `${HOW[how]} ${counted(plan.files, "file")}`}
+        </button>
+      </div>`}
     </section>`}
     <${Wrong} />
     <hr />
     <h3>Tables and model</h3>
     <p>Written to the output folder; your files stay as they are. Which images they hold is chosen above.</p>
     <div class="row" id="tables">
-      ${Object.entries(TABLES).map(([file, text]) => html`<a class="button" download=${file} href="/table/${file}?which=${which}">${text}</a>`)}
-      <button type="button" disabled=${busy} onClick=${() => attempt(saveKeywords)}>Keywords (XMP)</button>
-      <button type="button" id="model" disabled=${busy} onClick=${() => attempt(saveModel)}>Save the model</button>
+      ${Object.entries(TABLES).map(([file, text]) => html`
+        <a class="button" download=${file} href="/table/${file}?which=${which}">${text}</a>`)}
+      <button disabled=${busy} onClick=${() => attempt(saveKeywords)}>Keywords (XMP)</button>
+      <button id="model" disabled=${busy} onClick=${() => attempt(saveModel)}>Save the model</button>
     </div>
     <output id="model-text">${done}</output>
     <div class="row end"><${CloseButton} /></div>
   <//>`;
 }
 
+/** What has been sorted, or half of it. */
+function sortingText({ sorting: { files, how, done }, out, command }) {
+  if (!done) return `A sorting of ${counted(files, "file")} was interrupted. Undo it to begin again.`;
+  const sorted = `${counted(files, "file")} ${files === 1 ? "has" : "have"} been ${DONE[how]} to ${out}.`;
+  return `${sorted} Undo puts everything back as it was; so does “${command}”, later.`;
+}
+
 /** `only`: the one that can be chosen. */
 function Choice({ name, title, texts, only }) {
-  return html`<fieldset class="choice"><legend>${title}</legend>${texts.map(([value, text]) => html`
+  return html`<fieldset class="choice"><legend>${title}</legend>${Object.entries(texts).map(([value, text]) => html`
     <label><input type="radio" name=${name} value=${value} checked=${page.dialog[name] === value}
       disabled=${only && only !== value} onChange=${() => choose({ [name]: value })} /> ${text}</label>`)}</fieldset>`;
 }
 
 /** What Apply would do. */
 function Plan({ how, which, sorting, files, folders, left, links, bytes, free, out, pile, command }) {
-  const nothing = which === "confirmed" ? "There is nothing to sort: no image is confirmed yet." : "There is nothing to sort yet: label some images first.";
-  if (!files) return html`<p>${nothing}</p>`;
-  const many = (count, one, more) => `${counted(count, "file")} ${count === 1 ? one : more}`, [, verb, by] = HOW[how];
+  if (!files && which === "confirmed") return html`<p>There is nothing to sort: no image is confirmed yet.</p>`;
+  if (!files) return html`<p>There is nothing to sort yet: label some images first.</p>`;
+  const many = (count, one, more) => `${counted(count, "file")} ${count === 1 ? one : more}`;
+  const first = `${many(files, "is", "are")} ${DONE[how]}${how === "link" ? " by symbolic links" : ""} to ${out}:`;
   const again = `Sorted again by the answers of now, in ${out}; files that lie in the right folder stay:`;
   const rest = [
     left && many(left, "stays where it is.", "stay where they are."),
@@ -261,7 +283,7 @@ function Plan({ how, which, sorting, files, folders, left, links, bytes, free, o
     how === "move" && !sorting && `They leave ${pile}.`,
     `Nothing is overwritten, and “${command}” undoes it.`,
   ];
-  return html`<p>${sorting ? again : `${many(files, "is", "are")} ${verb}${by} to ${out}:`}</p>
+  return html`<p>${sorting ? again : first}</p>
     <ul tabindex="0" aria-label="Folders">${Object.entries(folders).map(([folder, count]) => html`
       <li><span>${folder}</span><span>${number(count)}</span></li>`)}</ul>
     <p>${rest.filter(Boolean).join(" ")}</p>`;

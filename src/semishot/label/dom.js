@@ -27,7 +27,7 @@ export function percent(steps) {
   return share > 0.995 ? "> 99\u202f%" : share < 0.005 ? "< 1\u202f%" : `${Math.round(100 * share)}\u202f%`;
 }
 
-/** A file's name as text: what would turn the direction of the text around it, or break the line, is shown as a sign. */
+/** A file's name as text: what would turn the direction of the text around it, or break the line, is a sign. */
 export const plainText = (name) =>
   name.replace(/[\p{Cc}\u061c\u200e\u200f\u202a-\u202e\u2028\u2029\u2066-\u2069]/gu, "\ufffd");
 
@@ -36,7 +36,8 @@ export const pictureOf = (image, size) => `/${size}/${image}?of=${page.state.pil
 
 /** The key and the color of a class are its own while it lives. */
 export function colorOf(index) {
-  return index === NONE ? "var(--none)" : index < 0 ? "var(--soft)" : `var(--c${page.state.classes[index][2] % COLORS})`;
+  if (index < 0) return index === NONE ? "var(--none)" : "var(--soft)";
+  return `var(--c${page.state.classes[index][2] % COLORS})`;
 }
 
 export function keyOf(index) {
@@ -60,6 +61,9 @@ export function Badge({ index, sign, ask }) {
   const style = { "--color": colorOf(index) };
   return html`<span class="key" style=${style} aria-hidden="true">${keyOf(index) || "·"}</span>`;
 }
+
+/** What went wrong, as a short message. */
+export const complain = ({ message }) => toast(message);
 
 let briefly = 0;
 /** A short message; `undo` takes back what it tells. */

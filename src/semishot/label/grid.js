@@ -35,7 +35,8 @@ export function snapshot(glide) {
   const at = $("main").scrollTop - $("grid").offsetTop;
   const section = at > 0 && page.sections.findLast(({ top }) => top <= at + 60);
   const moves = glide && !calm.matches && !document.hidden;
-  const places = moves && new Map([...tiles.values()].map(({ base, props }) => [props.image, base.getBoundingClientRect()]));
+  const placed = ({ base, props }) => [props.image, base.getBoundingClientRect()];
+  const places = moves && new Map([...tiles.values()].map(placed));
   return { anchor: section && { key: section.key, by: at - section.top }, places };
 }
 
@@ -83,7 +84,7 @@ export const tileAt = (key, index) => tiles.get(`${key} ${page.state.image[secti
 export function reveal(section, index) {
   const view = $("main"), y = section.top + placeOf(index).y + $("grid").offsetTop;
   if (y < view.scrollTop + 64) view.scrollTop = y - 64;
-  else if (y + grid.side > view.scrollTop + view.clientHeight - 96) view.scrollTop = y + grid.side - view.clientHeight + 96;
+  else view.scrollTop = Math.max(view.scrollTop, y + grid.side + 96 - view.clientHeight);
 }
 
 /** Images of the tiles that a box touches, by geometry: they need not be on the screen. */
@@ -95,48 +96,49 @@ export function inside({ left, top, width, height }) {
 }
 
 /** Where a tile is in its section. */
-const placeOf = (index) => ({ x: (index % grid.columns) * grid.pitch, y: Math.floor(index / grid.columns) * grid.line });
+const placeOf = (index) =>
+  ({ x: (index % grid.columns) * grid.pitch, y: Math.floor(index / grid.columns) * grid.line });
 
 export function Grid() {
   const { sections, captions, box } = page;
-  const place = box && Object.fromEntries(Object.entries(box).map(([side, value]) => [side, `${value}px`]));
   return html`<div id="grid" class=${captions && "captioned"} style=${{ "--side": `${grid.side}px` }}>
     ${sections.map((section) => html`<${Section} key=${section.key} section=${section} />`)}
-    ${box && html`<div class="rubber" style=${place} />`}
+    ${box && html`<div class="rubber" style=${box} />`}
   </div>`;
 }
 
 function Section({ section }) {
-  const { key, rows, shown, height, title, label, index, part, uncounted, actions = [] } = section;
+  const { key, rows, shown, height, title, index, part, uncounted, actions = [] } = section;
   const current = page.view === "kinds" && key === page.cursor.section;
-  const count = part ? `${part.confirmedFiles ? `✓${number(part.confirmedFiles)} · ` : ""}${number(part.files)}` : number(rows.length);
+  const confirmed = part?.confirmedFiles ? `✓${number(part.confirmedFiles)} · ` : "";
   return html`<section class="part ${current ? "current" : ""}">
     <header class="part-head">
       ${index !== undefined && html`<${Badge} index=${index} />`}
       ${title && html`<h3>${title}</h3>`}
-      ${title && !uncounted && html`<span class="count">${count}</span>`}
+      ${title && !uncounted && html`<span class="count">${confirmed}${number(part ? part.files : rows.length)}</span>`}
       ${title && html`<span class="grow" />`}
       ${actions.map(({ text, label, quiet, ifMore, does }) => (!ifMore || rows.length > shown) && html`
-        <button type="button" class="wide ${quiet ? "quiet" : ""}" aria-label=${label} onClick=${does}>${text}</button>`)}
+        <button class="wide ${quiet ? "quiet" : ""}" aria-label=${label} onClick=${does}>${text}</button>`)}
       ${index !== undefined && !rows.length && html`<span class="blank">nothing here yet</span>`}
     </header>
-    <div class="tiles" role="listbox" aria-multiselectable="true" aria-label=${title || label || "Images"}
-      style=${{ height: `${height}px` }} hidden=${!shown}>${onScreen(section)}</div>
+    <div class="tiles" role="listbox" aria-multiselectable="true" aria-label=${title || page.heading[0] || "Images"}
+      style=${{ height }} hidden=${!shown}>${onScreen(section)}</div>
   </section>`;
 }
 
 /** The tiles of a section that are on the screen, or nearly. */
 function onScreen(section) {
-  const { columns, line } = grid, { state, cursor, selected, crossed, view } = page, { key, rows, top, shown } = section;
+  const { columns, line } = grid, { state, cursor, selected, crossed, view } = page;
+  const { key, rows, top, shown } = section;
   const from = $("main").scrollTop - $("grid").offsetTop - top, to = from + $("main").clientHeight;
   const first = Math.max(0, Math.floor(from / line) - SPARE) * columns;
   const last = Math.min(shown, (Math.ceil(to / line) + SPARE) * columns);
   return rows.slice(first, Math.max(first, last)).map((row, i) => {
-    const index = first + i, image = state.image[row];
-    const look = { ...placeOf(index), name: page.names.get(image) };
-    const marks = { here: cursor.section === key && cursor.index === index, selected: selected.has(image) };
-    const loading = { wanted: asked.has(image), broken: refused.has(image), crossed: view === "kinds" && crossed.has(image) };
-    return html`<${Tile} key=${image} id=${`${key} ${image}`} ...${{ section, index, row, image, ...look, ...marks, ...loading }} />`;
+    const index = first + i, image = state.image[row], id = `${key} ${image}`;
+    return html`<${Tile} key=${image} ...${{ id, section, index, row, image }} ...${placeOf(index)}
+      name=${page.names.get(image)} wanted=${asked.has(image)} broken=${refused.has(image)}
+      here=${cursor.section === key && cursor.index === index} selected=${selected.has(image)}
+      crossed=${view === "kinds" && crossed.has(image)} />`;
   });
 }
 
@@ -178,15 +180,19 @@ class Tile extends Component {
 
 /** What is written on a tile: the class where its section does not say it, and how sure that is. */
 function Mark({ section, row, kind }) {
-  const { state, view } = page, where = state.shownIn(row), sure = state.chance(row), image = state.image[row];
-  const suggested = section.key === "doubtful" ? state.doubts.get(image) : undefined;
-  const class_ = where === UNKNOWN ? "" : state.className(where), name = section.ofClass ? "" : class_, parts = [];
-  if (kind === "confirmed") parts.push(html`<span>✓</span>`, html`<b>${name || keyOf(where) || class_}</b>`);
-  if (kind === "ask") parts.push(html`<span>?</span>`, name && html`<b>${name}</b>`, html`<b class="chance">${class_ ? percent(sure) : "ask"}</b>`);
-  if (kind === "guess" && (name || sure < PLAIN * STEPS)) {
-    parts.push(html`<i />`, name && html`<b>${name}</b>`, sure < PLAIN * STEPS && html`<b class="chance">${percent(sure)}</b>`);
-  }
-  if (suggested !== undefined) parts.push(html`<b>→ ${state.className(suggested)}?</b>`);
+  const { state, view } = page, where = state.shownIn(row), chance = percent(state.chance(row));
+  const suggested = section.key === "doubtful" ? state.doubts.get(state.image[row]) : undefined;
+  const class_ = where === UNKNOWN ? "" : state.className(where), name = section.ofClass ? "" : class_;
+  const bold = (text, look) => text && html`<b class=${look}>${text}</b>`;
+  const unsure = state.chance(row) < PLAIN * STEPS && bold(chance, "chance");
+  const parts = {
+    confirmed: [html`<span>✓</span>`, bold(name || keyOf(where) || class_)],
+    ask: [html`<span>?</span>`, bold(name), bold(class_ ? chance : "ask", "chance")],
+    guess: name || unsure ? [html`<i />`, bold(name), unsure] : [],
+    open: [],
+  }[kind];
+  if (suggested !== undefined) parts.push(bold(`→ ${state.className(suggested)}?`));
   const hidden = !parts.length || (view.startsWith("kind") && kind !== "confirmed");
-  return html`<span class="mark ${suggested !== undefined ? "two" : ""}" aria-hidden="true" hidden=${hidden}>${parts}</span>`;
+  const look = suggested === undefined ? "mark" : "mark two";
+  return html`<span class=${look} aria-hidden="true" hidden=${hidden}>${parts}</span>`;
 }

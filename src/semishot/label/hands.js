@@ -9,28 +9,28 @@ import { chosen, NO_FILTER, page, sectionOf } from "/state.js";
 import { viewsOf } from "/views.js";
 
 const FAR = 6, LONG_PRESS = 480, EDGE = 40;
+const OTHERS = "button, a, input, select, .filter, .banner, .map, .audit, .skipped"; // no part of the tiles
 
-/* Keys: each table is for where the focus is */
+/* Keys: each table is for where the focus is; functions get the images to answer for, and whether Shift is down */
 
 const WITH_CONTROL = {
-  z: ({ shiftKey }) => step(shiftKey ? "redo" : "undo"),
+  z: (images, shift) => step(shift ? "redo" : "undo"),
   y: () => step("redo"),
   a: selectAll,
 };
 const WHILE_TYPING = { Escape: find, Enter: focusTiles };
-/** `images` is what an answer is for. */
 const ANSWERS = {
-  0: (event, images) => answer(0, images),
-  "-": (event, images) => notThis(images),
-  Backspace: (event, images) => clear(images),
-  Delete: (event, images) => clear(images),
-  n: (event, images) => nameImages(images),
+  0: (images) => answer(0, images),
+  "-": notThis,
+  Backspace: clear,
+  Delete: clear,
+  n: nameImages,
   "?": () => open({ kind: "help", address: "" }),
 };
 const IN_LARGE = {
   ArrowLeft: () => stepLarge(-1),
   ArrowRight: () => stepLarge(1),
-  Enter: (event, images) => accept(images),
+  Enter: accept,
   " ": close,
   z: () => zoomTo(page.large.zoom.scale > 1 ? 1 : 3),
 };
@@ -42,13 +42,13 @@ const ON_PAGE = {
   Escape: () => (page.selected.size ? selectNothing() : applyFilter(NO_FILTER)),
 };
 const ON_TILES = {
-  Enter: (event, images) => accept(images),
-  ArrowLeft: ({ shiftKey }) => arrow(-1, 0, shiftKey),
-  ArrowRight: ({ shiftKey }) => arrow(1, 0, shiftKey),
-  ArrowUp: ({ shiftKey }) => arrow(0, -1, shiftKey),
-  ArrowDown: ({ shiftKey }) => arrow(0, 1, shiftKey),
-  Home: ({ shiftKey }) => moveTo(page.cursor.section, 0, shiftKey),
-  End: ({ shiftKey }) => moveTo(page.cursor.section, Infinity, shiftKey),
+  Enter: accept,
+  ArrowLeft: (images, shift) => arrow(-1, 0, shift),
+  ArrowRight: (images, shift) => arrow(1, 0, shift),
+  ArrowUp: (images, shift) => arrow(0, -1, shift),
+  ArrowDown: (images, shift) => arrow(0, 1, shift),
+  Home: (images, shift) => moveTo(page.cursor.section, 0, shift),
+  End: (images, shift) => moveTo(page.cursor.section, Infinity, shift),
   " ": () => enlarge(page.cursor.section, page.cursor.index),
   x: () => pick(page.cursor),
 };
@@ -58,7 +58,7 @@ export function pressKey(event) {
   const images = page.large ? [page.large.image] : chosen(), work = workOf(event);
   if (!work) return;
   event.preventDefault();
-  work(event, images);
+  work(images, event.shiftKey);
 }
 
 /** What a key does, if it does something. */
@@ -69,7 +69,7 @@ function workOf({ key, target, shiftKey, altKey, ctrlKey, metaKey }) {
   if (altKey) return null;
   if (/^[1-9]$/.test(key)) {
     const numbered = state.classes.find(([, , slot]) => slot === Number(key) - 1);
-    return (event, images) => (numbered ? answer(numbered[0], images) : nameImages(images));
+    return (images) => (numbered ? answer(numbered[0], images) : nameImages(images));
   }
   if (ANSWERS[name]) return ANSWERS[name];
   const onButton = target.matches("button, a") && (key === "Enter" || key === " "); // which does its own
@@ -138,8 +138,9 @@ function endPress() {
 /** The listeners of what scrolls. */
 export const pointer = {
   onPointerDown(event) {
-    if (event.button !== 0 || event.target.closest("button, a, input, select, .filter, .banner, .map, .audit, .skipped")) return;
-    const tile = tileOf(event), touch = event.pointerType === "touch", { ctrlKey, metaKey, shiftKey, clientX: x, clientY: y } = event;
+    if (event.button !== 0 || event.target.closest(OTHERS)) return;
+    const { ctrlKey, metaKey, shiftKey, clientX: x, clientY: y } = event;
+    const tile = tileOf(event), touch = event.pointerType === "touch";
     const base = ctrlKey || metaKey || shiftKey ? [...page.selected] : [];
     press = { x, y, tile, touch, base, extend: shiftKey, scroll: $("main").scrollTop };
     if (touch && tile) press.long = setTimeout(() => { endPress(); enlarge(tile.section, tile.index); }, LONG_PRESS);
@@ -151,7 +152,8 @@ export const pointer = {
     if (!press || press.touch || !(far || page.box)) return;
     if (!page.box) main.setPointerCapture(pointerId);
     const frame = $("grid").getBoundingClientRect(), view = main.getBoundingClientRect();
-    const xs = [clientX, press.x].map((x) => x - frame.left), ys = [clientY, press.y + press.scroll - main.scrollTop].map((y) => y - frame.top);
+    const xs = [clientX, press.x].map((x) => x - frame.left);
+    const ys = [clientY, press.y + press.scroll - main.scrollTop].map((y) => y - frame.top);
     const left = Math.min(...xs), top = Math.min(...ys);
     page.box = { left, top, width: Math.max(...xs) - left, height: Math.max(...ys) - top };
     page.selected = new Set([...press.base, ...inside(page.box)]);

@@ -1,7 +1,7 @@
 // One picture at a time: the large view of a tile, and the audit.
 
 import { Answers, accept, notThis, send } from "/answers.js";
-import { $, colorOf, counted, html, Icon, known, nameOf, number, percent, pictureOf, toast } from "/dom.js";
+import { $, colorOf, complain, counted, html, Icon, known, nameOf, number, percent, pictureOf } from "/dom.js";
 import { close, stepLarge } from "/navigation.js";
 import { fetchState, outbox, post } from "/server.js";
 import { NONE, page, STEPS, toJudge } from "/state.js";
@@ -9,6 +9,11 @@ import { Dialog } from "/dialogs.js";
 
 const SIGNS = { confirmed: "✓", ask: "?" };
 const MOST_COPIES = 6, MOST_ZOOM = 12, MOST_SHARES = 5;
+const BUTTONS = [
+  ["back", "Previous picture", () => stepLarge(-1)],
+  ["on", "Next picture", () => stepLarge(1)],
+  ["close", "Close", close],
+];
 
 /** Zoom so that what is at this place of the window stays there. */
 export function zoomTo(to, x = innerWidth / 2, y = innerHeight / 2) {
@@ -38,20 +43,23 @@ const zooming = {
 export function LargeView() {
   const { state, large } = page, { image, other = image, files = [], zoom } = large, row = state.rowOf.get(image);
   const style = { transform: `translate(${zoom.x}px, ${zoom.y}px) scale(${zoom.scale})` };
-  const name = files[0] || nameOf(image), where = state.shownIn(row), isConfirmed = state.isConfirmed(row);
+  const name = files[0] || nameOf(image), isConfirmed = state.isConfirmed(row);
   return html`<${Dialog} id="large" class="large ${zoom.scale > 1 ? "zoomed" : ""}" aria-label="Picture">
     <figure tabindex="-1" autofocus>
       <img id="large-image" key=${image} alt=${name} src=${pictureOf(other, "large")} style=${style} ...${zooming} />
       <figcaption>
-        <div class="about"><strong id="large-name">${name}</strong><span id="large-state"><bdi>${SIGNS[state.kindOf(row)]} ${known(row)}</bdi></span></div>
+        <div class="about">
+          <strong id="large-name">${name}</strong>
+          <span id="large-state"><bdi>${SIGNS[state.kindOf(row)]} ${known(row)}</bdi></span>
+        </div>
         ${!isConfirmed && html`<${Shares} row=${row} />`}
         <${Copies} row=${row} />
       </figcaption>
     </figure>
-    <${Answers} id="large-answers" role="toolbar" aria-label="Answer" images=${[image]} pressed=${isConfirmed ? where : undefined} />
-    <button type="button" class="step back" aria-label="Previous picture" onClick=${() => stepLarge(-1)}><${Icon} of="back" /></button>
-    <button type="button" class="step on" aria-label="Next picture" onClick=${() => stepLarge(1)}><${Icon} of="on" /></button>
-    <button type="button" class="step shut" aria-label="Close" onClick=${close}><${Icon} of="close" /></button>
+    <${Answers} id="large-answers" role="toolbar" aria-label="Answer" images=${[image]}
+      pressed=${isConfirmed ? state.shownIn(row) : undefined} />
+    ${BUTTONS.map(([icon, label, does]) => html`
+      <button class="step ${icon}" aria-label=${label} onClick=${does}><${Icon} of=${icon} /></button>`)}
   <//>`;
 }
 
@@ -61,8 +69,9 @@ function Shares({ row }) {
   const all = shares.filter(([, p]) => p >= 0.01).map(([id, p]) => [state.index(id), p]);
   if (shares.length) all.push([NONE, state.stranger[row] / STEPS]);
   all.sort((a, b) => b[1] - a[1]);
-  return html`<div class="shares">${all.slice(0, MOST_SHARES).map(([index, p]) => html`
-    <span><i style=${{ "--color": colorOf(index) }} /><bdi>${state.className(index)}</bdi>${percent(p * STEPS)}</span>`)}</div>`;
+  return html`<div class="shares">${all.slice(0, MOST_SHARES).map(([index, p]) => html`<span>
+    <i style=${{ "--color": colorOf(index) }} /><bdi>${state.className(index)}</bdi>${percent(p * STEPS)}
+  </span>`)}</div>`;
 }
 
 /** Files with the same image, and images that look the same. */
@@ -70,46 +79,48 @@ function Copies({ row }) {
   const { state, large } = page, [, ...exact] = large.files || [], near = (state.stack.get(state.group[row]) || 1) - 1;
   const group = near > 0 ? [...state.image].filter((_, other) => state.group[other] === state.group[row]) : [];
   const look = (other) => { large.other = other; page.paint(); };
-  const separate = () => send({ kind: "apart", images: group }, "Separated", true).catch(({ message }) => toast(message));
+  const separate = () => send({ kind: "apart", images: group }, "Separated", true).catch(complain);
   return html`<div class="copies">
     ${exact.length > 0 && `${counted(exact.length, "exact copy", "exact copies")}: ${exact.slice(0, 3).join(", ")} `}
     ${group.filter((other) => other !== large.image).slice(0, MOST_COPIES).map((other) => html`
       <img src=${pictureOf(other, "thumb")} alt=${nameOf(other)} onClick=${() => look(other)} />`)}
     ${near > 0 && `${counted(near, "near copy", "near copies")}, labeled together`}
-    ${near > 0 && html`<button type="button" onClick=${separate}>They differ: separate them</button>`}
+    ${near > 0 && html`<button onClick=${separate}>They differ: separate them</button>`}
   </div>`;
 }
 
 /* The audit: one image of a random sample at a time, right or wrong */
 
-async function begin() {
-  try {
-    outbox.last = Math.max(outbox.last, (await post("/audit")).event);
-    fetchState();
-  } catch (error) { toast(error.message); }
-}
+const begin = () => post("/audit").then(({ event }) => {
+  outbox.last = Math.max(outbox.last, event);
+  fetchState();
+}).catch(complain);
 
 export function Audit() {
   const { state } = page, { audit } = state, [[image, decision] = [], [next] = []] = toJudge();
-  const index = decision === 0 ? NONE : state.index(decision), question = index === NONE ? "A stranger?" : `${state.className(index)}?`;
+  const question = decision === 0 ? "A stranger?" : `${state.className(state.index(decision))}?`;
   if (next) new Image().src = pictureOf(next, "large"); // so that it is there at once
   return html`<section class="audit" aria-label="Check">
     ${image && html`<img id="audit-image" key=${image} alt=${nameOf(image)} src=${pictureOf(image, "large")} />`}
     <div>
       ${(image || audit) && html`<h3 id="audit-question">${image ? question : "All of it has been looked at."}</h3>`}
       ${image && html`<div class="row" id="audit-answers">
-        <button type="button" class="primary" onClick=${() => accept([image])}>Right <kbd>↵</kbd></button>
-        <button type="button" onClick=${() => notThis([image])}>Wrong <kbd>-</kbd></button>
+        <button class="primary" onClick=${() => accept([image])}>Right <kbd>↵</kbd></button>
+        <button onClick=${() => notThis([image])}>Wrong <kbd>-</kbd></button>
       </div>`}
-      <p id="audit-text">${audit ? soFar(audit) : "About sixty in a row without a mistake show that 95 % are right."}</p>
-      ${!image && html`<button type="button" id="audit-begin" class="primary" onClick=${begin}>${audit ? "Begin again" : "Begin"}</button>`}
+      <p id="audit-text">${soFar(audit)}</p>
+      ${!image && html`
+        <button id="audit-begin" class="primary" onClick=${begin}>${audit ? "Begin again" : "Begin"}</button>`}
     </div>
   </section>`;
 }
 
-function soFar({ looked_at, wrong, unconfirmed, changed }) {
+function soFar(audit) {
+  if (!audit) return "About sixty in a row without a mistake show that 95 % are right.";
+  const { looked_at, wrong, unconfirmed, changed } = audit;
   const text = `${counted(looked_at, "image")} looked at, ${wrong} wrong, of ${number(unconfirmed)}.`;
   if (!changed) return text;
   const count = changed === 1 ? "counts" : "count";
-  return `${text} ${counted(changed, "decision")} changed since it began, and ${count} as wrong; begin again when that matters.`;
+  const change = `${counted(changed, "decision")} changed since it began, and ${count} as wrong`;
+  return `${text} ${change}; begin again when that matters.`;
 }

@@ -74,30 +74,33 @@ export class MapView extends Component {
   looks() {
     const { state, arranged, selected } = page;
     if (this.of === arranged && this.ringed === selected.size) return this.found;
-    const style = getComputedStyle(this.canvas), color = (name) => style.getPropertyValue(name), looks = new Map();
+    const rings = state.rowsOf([...selected]).filter((row) => row < this.count), full = new Map(), unsure = [];
+    const style = getComputedStyle(this.canvas), color = (name) => style.getPropertyValue(name);
+    const look = (name, alpha = 1, size = DOT, rows = []) => ({ color: color(name), alpha, size, rows });
     for (let row = 0; row < this.count; row++) {
-      const where = state.shownIn(row), isUnsure = where !== UNKNOWN && state.chance(row) < SURE * STEPS, key = 2 * where + isUnsure;
-      if (!looks.has(key)) looks.set(key, { color: color(where < 0 ? "--soft" : colorOf(where).slice(4, -1)), alpha: where < 0 ? 0.55 : 1, size: DOT, isUnsure, rows: [] });
-      looks.get(key).rows.push(row);
+      const where = state.shownIn(row);
+      if (!full.has(where)) full.set(where, where < 0 ? look("--soft", 0.55) : look(colorOf(where).slice(4, -1)));
+      full.get(where).rows.push(row);
+      if (where !== UNKNOWN && state.chance(row) < SURE * STEPS) unsure.push(row);
     }
-    const rings = state.rowsOf([...selected]).filter((row) => row < this.count);
-    const hollows = [...looks.values()].filter(({ isUnsure }) => isUnsure).map((look) => ({ ...look, color: color("--card"), alpha: 1, size: DOT - 1.4 }));
     Object.assign(this, { of: arranged, ringed: selected.size });
-    return this.found = [{ color: color("--ring"), alpha: 1, size: DOT + RING, rows: rings }, ...looks.values(), ...hollows];
+    return this.found = [look("--ring", 1, DOT + RING, rings), ...full.values(), look("--card", 1, DOT - 1.4, unsure)];
   }
 
   paint() {
     if (!this.base?.isConnected || !this.view) return;
     const { canvas, pen, lasso } = this, { x: left, y: top, scale } = this.view;
     const ratio = devicePixelRatio, { clientWidth: width, clientHeight: height } = canvas;
-    if (canvas.width !== width * ratio || canvas.height !== height * ratio) Object.assign(canvas, { width: width * ratio, height: height * ratio });
+    const pixels = { width: width * ratio, height: height * ratio };
+    if (canvas.width !== pixels.width || canvas.height !== pixels.height) Object.assign(canvas, pixels);
     pen.setTransform(ratio, 0, 0, ratio, 0, 0);
     pen.clearRect(0, 0, width, height);
     for (const { color, alpha, size, rows } of this.looks()) {
       Object.assign(pen, { fillStyle: color, globalAlpha: alpha });
       for (const row of rows) {
         const x = left + places[2 * row] * scale, y = top + places[2 * row + 1] * scale;
-        if (x > -size && y > -size && x < width + size && y < height + size) pen.fillRect(x - size, y - size, 2 * size, 2 * size);
+        const isInside = x > -size && y > -size && x < width + size && y < height + size;
+        if (isInside) pen.fillRect(x - size, y - size, 2 * size, 2 * size);
       }
     }
     pen.globalAlpha = 1;
@@ -168,7 +171,8 @@ export class MapView extends Component {
     onWheel: (event) => {
       event.preventDefault();
       const { view, whole } = this, [x, y] = point(event);
-      const scale = Math.max(whole, Math.min(MOST_ZOOM * whole, view.scale * Math.exp(-event.deltaY / 400))), by = scale / view.scale;
+      const wanted = view.scale * Math.exp(-event.deltaY / 400);
+      const scale = Math.max(whole, Math.min(MOST_ZOOM * whole, wanted)), by = scale / view.scale;
       if (scale === whole) this.fit();
       else this.view = { scale, x: x - (x - view.x) * by, y: y - (y - view.y) * by };
       this.refresh();

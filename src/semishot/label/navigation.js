@@ -1,9 +1,9 @@
 // From image to image and from view to view; what is found; what is open.
 
-import { $, plainText, toast } from "/dom.js";
+import { $, complain, plainText, toast } from "/dom.js";
 import { grid, reveal, tileAt } from "/grid.js";
 import { ask, fetchFiles } from "/server.js";
-import { deselect, isGone, NO_FILTER, page, sectionOf } from "/state.js";
+import { deselect, isGone, NO_FILTER, NOWHERE, page, sectionOf } from "/state.js";
 
 export function focusTiles() {
   (tileAt(page.cursor.section, page.cursor.index) || $("main")).focus({ preventScroll: true });
@@ -15,7 +15,7 @@ const imageAt = (section, index) => page.state.image[section.rows[index]];
 export function settleCursor() {
   const { sections, cursor, state } = page, here = sectionOf(cursor.section);
   const section = here?.shown ? here : sections.find(({ shown }) => shown);
-  if (!section) { page.cursor = { section: null, index: 0, image: null }; return; }
+  if (!section) { page.cursor = NOWHERE; return; }
   const now = section === here ? section.rows.indexOf(state.rowOf.get(cursor.image)) : 0;
   const index = Math.min(now >= 0 && now < section.shown ? now : cursor.index, section.shown - 1);
   page.cursor = { section: section.key, index, image: imageAt(section, index) };
@@ -40,11 +40,15 @@ export function arrow(dx, dy, extend) {
   if (!section) return;
   const line = (index) => Math.floor(index / columns), column = cursor.index % columns;
   const index = cursor.index + dx + dy * columns, last = section.shown - 1;
-  const below = sections.slice(at + 1).find(({ shown }) => shown), above = sections.slice(0, at).findLast(({ shown }) => shown);
+  const below = sections.slice(at + 1).find(({ shown }) => shown);
+  const above = sections.slice(0, at).findLast(({ shown }) => shown);
   if (index >= 0 && index <= last) moveTo(section.key, index, extend);
   else if (index > last && dy && line(cursor.index) < line(last)) moveTo(section.key, last, extend);
   else if (index > last && below) moveTo(below.key, dy ? column : 0, extend);
-  else if (index < 0 && above) moveTo(above.key, dy ? line(above.shown - 1) * columns + column : above.shown - 1, extend);
+  else if (index < 0 && above) {
+    const end = above.shown - 1;
+    moveTo(above.key, dy ? line(end) * columns + column : end, extend);
+  }
 }
 
 /* Views */
@@ -62,7 +66,7 @@ export function go(view) {
 }
 
 function showView(view) {
-  Object.assign(page, { view, fresh: false, cursor: { section: null, index: 0, image: null } });
+  Object.assign(page, { view, fresh: false, cursor: NOWHERE });
   deselect();
   $("main").scrollTop = 0;
   page.draw(false);
@@ -84,14 +88,15 @@ let filtering = 0;
 /** Change the filter; the server knows which images have such files. */
 export async function applyFilter(change) {
   if (change === page.filter) return;
-  const filter = page.filter = change === NO_FILTER ? change : { ...page.filter, ...change }, { least, most, ...asked } = filter, mine = ++filtering;
+  page.filter = change === NO_FILTER ? change : { ...page.filter, ...change };
+  const { least, most, ...asked } = page.filter, mine = ++filtering;
   page.paint();
   let matches = null;
   if (Object.values(asked).some(Boolean)) {
     await new Promise((typed) => setTimeout(typed, 150));
     if (mine !== filtering) return;
     const query = Object.entries(asked).map(([name, value]) => [name, value.trim()]);
-    const reply = await ask(`/find?${new URLSearchParams(query)}`).catch((error) => toast(error.message));
+    const reply = await ask(`/find?${new URLSearchParams(query)}`).catch(complain);
     if (mine !== filtering || !reply) return;
     const { state } = page, rows = state.rowsOf(reply.images);
     matches = new Set(rows.map((row) => (state.hasTile(row) ? state.image[row] : state.group[row])));
@@ -141,7 +146,8 @@ export function close() {
 export function enlarge(key, index) {
   const section = sectionOf(key);
   if (section?.rows[index] === undefined) return;
-  const image = imageAt(section, index), large = page.large = { section: key, index, image, zoom: { scale: 1, x: 0, y: 0 } };
+  const image = imageAt(section, index), zoom = { scale: 1, x: 0, y: 0 };
+  const large = page.large = { section: key, index, image, zoom };
   opened();
   ask(`/image/${image}`).then((about) => {
     Object.assign(large, { shares: about.shares, files: about.files.map(plainText) });

@@ -2,7 +2,7 @@
 
 import { answer, Bar, send, step } from "/answers.js";
 import { OpenDialog, openFinish } from "/dialogs.js";
-import { $, Badge, counted, html, Icon, number, percent, plainText, toast } from "/dom.js";
+import { $, Badge, complain, counted, html, Icon, number, percent, plainText } from "/dom.js";
 import { Grid, layOut, reload, show, snapshot } from "/grid.js";
 import { pointer, pressKey, showNames, watchHeld } from "/hands.js";
 import { Audit, LargeView } from "/large_view.js";
@@ -67,7 +67,7 @@ function scroll() {
 /* Parts */
 
 function App() {
-  const { phone, view, large, dialog } = page, small = phone.matches;
+  const { phone, view, large } = page, small = phone.matches;
   return html`
     <${Top} small=${small} />
     <nav class="side" aria-label="Views"><${Views} />${!small && html`<${Cutoff} of=${page.arranged} />`}</nav>
@@ -84,12 +84,13 @@ function App() {
     </main>
     <div class="bottom"><${Toast} /><${Bar} /></div>
     ${large && html`<${LargeView} />`}
-    ${dialog && html`<${OpenDialog} />`}`;
+    <${OpenDialog} />`;
 }
 
 /** Whether the pile is sorted as well as can be said: all that is left is to finish. */
 function readiness() {
-  const { state, arranged } = page, right = state.rows ? 1 - arranged.wrong / state.rows : 0, unnamed = state.kinds.length;
+  const { state, arranged } = page, unnamed = state.kinds.length;
+  const right = state.rows ? 1 - arranged.wrong / state.rows : 0;
   const done = state.audit?.share >= CERTAIN || (!unnamed && arranged.wrong < 0.5);
   return { right, ready: !unnamed && right >= LIKELY, done: state.judged && done };
 }
@@ -101,21 +102,24 @@ function Top({ small }) {
     ${reading && html`<${Reading} ...${reading} />`}
     ${!small && html`<${Likely} />`}
     <div class="tools">
-      <button type="button" id="find" class="quiet wide" aria-pressed=${isFiltered()} aria-expanded=${finding} onClick=${find}>
+      <button id="find" class="quiet wide" aria-pressed=${isFiltered()} aria-expanded=${finding} onClick=${find}>
         <${Icon} of="find" /><span>Find</span><kbd>/</kbd>
       </button>
       ${[["undo", "Undo"], ["redo", "Redo"]].map(([kind, verb]) => html`
-        <button type="button" class="quiet" aria-label=${verb} disabled=${!state[kind]}
-          title=${state[kind] ? `${verb}: ${state[kind]}` : ""} onClick=${() => step(kind)}><${Icon} of=${kind} /></button>`)}
-      <button type="button" id="help" class="quiet" aria-label="Help and keys" onClick=${() => open({ kind: "help" })}><${Icon} of="help" /></button>
-      <button type="button" id="finish" class=${readiness().done && "primary"} onClick=${openFinish}>Finish…</button>
+        <button class="quiet" aria-label=${verb} disabled=${!state[kind]} onClick=${() => step(kind)}
+          title=${state[kind] ? `${verb}: ${state[kind]}` : ""}><${Icon} of=${kind} /></button>`)}
+      <button id="help" class="quiet" aria-label="Help and keys" onClick=${() => open({ kind: "help" })}>
+        <${Icon} of="help" />
+      </button>
+      <button id="finish" class=${readiness().done && "primary"} onClick=${openFinish}>Finish…</button>
     </div>
   </header>`;
 }
 
 function Reading({ phase, done, total, rate }) {
   const left = rate > 0 ? (total - done) / rate : 0;
-  const time = left > 5400 ? `${Math.round(left / 3600)} h` : left > 90 ? `${Math.round(left / 60)} min` : `${Math.ceil(left)} s`;
+  const minutes = left > 5400 ? `${Math.round(left / 3600)} h` : `${Math.round(left / 60)} min`;
+  const time = left > 90 ? minutes : `${Math.ceil(left)} s`;
   const speed = rate ? `, ${rate < 10 ? rate.toFixed(1) : Math.round(rate)} per second, ${time} left` : "";
   const text = phase === "listing" ? "Looking for images" : `${number(done)} of ${number(total)} images read${speed}`;
   return html`<div class="reading" id="reading">
@@ -135,23 +139,24 @@ function Likely() {
       <span id="likely-wrong">${wrong ? `about ${number(wrong)}` : "hardly any"} still wrong${kinds}</span>
     </span>
     ${state.classes.length > 1 && html`
-      <button type="button" id="check" class=${ready && !done && "primary"} onClick=${() => go("audit")}>Check</button>`}
+      <button id="check" class=${ready && !done && "primary"} onClick=${() => go("audit")}>Check</button>`}
   </div>`;
 }
 
-function Views() {
-  return html`<div id="views">${viewsOf().map(({ heading, view, name, sign, index, part, count = part?.files, does }) => {
-    if (heading) return html`<h2 key=${heading}>${heading}</h2>`;
-    const confirmed = part?.confirmedFiles, words = part ? `, ${number(confirmed)} confirmed` : "";
-    return html`<button type="button" key=${view} class="entry ${does ? "new" : ""}" data-view=${view} onClick=${does || (() => go(view))}
-      aria-current=${view === page.view ? "page" : undefined}
-      aria-label=${count === undefined ? undefined : `${name}: ${counted(count, "image")}${words}`}>
-      <${Badge} index=${index} sign=${sign} ask=${view === "ask"} />
-      <span class="name">${name}</span>
-      ${count !== undefined && html`<span class="count">
-        ${confirmed > 0 && html`<b>✓${number(confirmed)}</b>`}${confirmed > 0 && " · "}${number(count)}</span>`}
-    </button>`;
-  })}</div>`;
+const Views = () => html`<div id="views">${viewsOf().map((entry) => html`
+  <${Entry} key=${entry.view || entry.heading} ...${entry} />`)}</div>`;
+
+function Entry({ heading, view, name, sign, index, part, count = part?.files, does = () => go(view) }) {
+  if (heading) return html`<h2>${heading}</h2>`;
+  const confirmed = part?.confirmedFiles, words = part ? `, ${number(confirmed)} confirmed` : "";
+  return html`<button class="entry" data-view=${view} onClick=${does}
+    aria-current=${view === page.view ? "page" : undefined}
+    aria-label=${count === undefined ? undefined : `${name}: ${counted(count, "image")}${words}`}>
+    <${Badge} index=${index} sign=${sign} ask=${view === "ask"} />
+    <span class="name">${name}</span>
+    ${count !== undefined && html`<span class="count">
+      ${confirmed > 0 && html`<b>✓${number(confirmed)}</b>`}${confirmed > 0 && " · "}${number(count)}</span>`}
+  </button>`;
 }
 
 function Head() {
@@ -162,11 +167,11 @@ function Head() {
     <div><h2 id="title">${title}</h2><p id="lead">${lead}</p></div>
     <div class="view">
       ${view === "kinds" && state.classes.length > 0 && state.kinds.length > 0 && html`
-        <button type="button" id="rest" class="wide" onClick=${rest}>All strangers</button>`}
-      ${edit && html`<button type="button" id="edit" class="quiet wide" aria-label=${edit.label} onClick=${edit.does}>Edit</button>`}
-      ${(edit || view === "none") && html`<button type="button" id="order" class="quiet wide"
+        <button id="rest" class="wide" onClick=${rest}>All strangers</button>`}
+      ${edit && html`<button id="edit" class="quiet wide" aria-label=${edit.label} onClick=${edit.does}>Edit</button>`}
+      ${(edit || view === "none") && html`<button id="order" class="quiet wide"
         onClick=${() => { page.least = !least; page.draw(); }}>${least ? "Least sure first" : "Surest first"}</button>`}
-      <button type="button" class="quiet wide" aria-pressed=${captions} onClick=${() => showNames(!captions)}>File names</button>
+      <button class="quiet wide" aria-pressed=${captions} onClick=${() => showNames(!captions)}>File names</button>
       <label class="size"><span class="hidden">Size of the tiles</span>
         <input type="range" min="84" max="480" step="4" value=${size || 172} onInput=${resize} /></label>
     </div>
@@ -180,11 +185,12 @@ function resize({ target }) {
 }
 
 function Filter() {
-  const { filter, files } = page, change = ({ target: { name, value, type } }) =>
+  const { filter, files } = page, percents = { min: 0, max: 100 }, stay = (event) => event.preventDefault();
+  const change = ({ target: { name, value, type } }) =>
     applyFilter({ [name]: type === "number" ? Number(value) : value });
-  const field = (name, type, more) => html`<input type=${type} id="filter-${name}" name=${name} value=${filter[name]} ...${more} />`;
-  const percents = { min: 0, max: 100 };
-  return html`<form id="filter-form" class="filter" aria-label="Find" onInput=${change} onSubmit=${(event) => event.preventDefault()}>
+  const field = (name, type, more) => html`
+    <input type=${type} id="filter-${name}" name=${name} value=${filter[name]} ...${more} />`;
+  return html`<form id="filter-form" class="filter" aria-label="Find" onInput=${change} onSubmit=${stay}>
     <label>Name has ${field("text", "text", { autocomplete: "off", spellcheck: false })}</label>
     <label>Folder <select name="folder" value=${filter.folder}>
       <option value="">any</option>
@@ -204,19 +210,20 @@ const Skipped = () => html`<ul class="skipped">${page.files.skipped.map(([name, 
 function Toast() {
   const { text, on, undo } = page.message;
   return html`<div class="toast ${on ? "on" : ""}" id="toast" role="status" aria-live="polite">
-    ${text}${undo && html`<button type="button" onClick=${undo}>Undo</button>`}
+    ${text}${undo && html`<button onClick=${undo}>Undo</button>`}
   </div>`;
 }
 
 /* The cutoff: the slider and the histogram above it share one axis, how likely each guess is a member */
 
 /** Where a probability of a stranger, of STEPS, lies on the axis; and the probability at a place on it. */
-const oddsOf = (stranger) => Math.max(-ODDS, Math.min(ODDS, Math.log(Math.max(0.1, STEPS - stranger + 0.5) / (stranger + 0.5))));
+const within = (odds) => Math.max(-ODDS, Math.min(ODDS, odds));
+const oddsOf = (stranger) => within(Math.log(Math.max(0.1, STEPS - stranger + 0.5) / (stranger + 0.5)));
 const cutoffAt = (odds) => (odds <= -ODDS ? STEPS + 1 : odds >= ODDS ? 1 : Math.round(STEPS / (1 + Math.exp(odds))));
 const binAt = (odds) => ((odds + ODDS) / (2 * ODDS)) * BINS;
 
 function setReject(value) {
-  send({ kind: "reject", value }).catch((error) => toast(error.message));
+  send({ kind: "reject", value }).catch(complain);
 }
 
 function keepCutoff() {
@@ -239,21 +246,24 @@ class Cutoff extends Component {
     const at = oddsOf(state.cutoff ?? asMany), edge = binAt(at), most = Math.sqrt(Math.max(...counts, 1));
     const about = (value) => (value < 0.5 ? "none" : `about ${number(Math.round(value))}`);
     const belong = Math.round(effect.lost) === 1 ? "belongs" : "belong";
-    const text = `${number(effect.out)} of ${number(effect.of)} guesses are strangers: ${about(effect.lost)} of these likely ${belong} to a class, and ${about(effect.missed)} of the rest to none.`;
+    const text = `${number(effect.out)} of ${number(effect.of)} guesses are strangers: ` +
+      `${about(effect.lost)} of these likely ${belong} to a class, and ${about(effect.missed)} of the rest to none.`;
     const move = ({ target }) => { state.cutoff = cutoffAt(target.value); page.draw(false); };
     return html`<section class="card" id="cutoff" aria-labelledby="cutoff-title">
       <header>
         <h2 id="cutoff-title">Cutoff for strangers</h2>
-        ${state.cutoff !== null && html`<button type="button" class="quiet" onClick=${() => setReject(null)}>Reset</button>`}
+        ${state.cutoff !== null && html`<button class="quiet" onClick=${() => setReject(null)}>Reset</button>`}
       </header>
       <svg viewBox="0 0 56 56" preserveAspectRatio="none" aria-hidden="true">
         ${counts.map((count, i) => {
           const height = count ? Math.max(1.5, (Math.sqrt(count) / most) * 54) : 0;
-          return html`<rect x=${i + 0.1} y=${56 - height} width="0.8" height=${height} class=${i + 0.5 < edge ? "out" : "kept"} />`;
+          const side = i + 0.5 < edge ? "out" : "kept";
+          return html`<rect x=${i + 0.1} y=${56 - height} width="0.8" height=${height} class=${side} />`;
         })}
         <line x1=${edge} x2=${edge} y1="0" y2="56" class="cut" />
       </svg>
-      <input type="range" id="cutoff-slider" min=${-ODDS} max=${ODDS} step="0.05" value=${at} onInput=${move} onChange=${keepCutoff}
+      <input type="range" id="cutoff-slider" min=${-ODDS} max=${ODDS} step="0.05" value=${at}
+        onInput=${move} onChange=${keepCutoff}
         aria-describedby="cutoff-text" aria-valuetext=${text} aria-label="Cutoff for strangers" />
       <div class="ends" aria-hidden="true"><span>fewer strangers</span><span>more strangers</span></div>
       <p id="cutoff-text">${text}</p>

@@ -1,6 +1,6 @@
 // In step with the server: answers that wait until they are on its disk, its newest state, names and files.
 
-import { counted, plainText, toast } from "/dom.js";
+import { complain, counted, plainText } from "/dom.js";
 import { isGone, page, State } from "/state.js";
 
 const NAMES_AT_ONCE = 400, PAUSE = 100, AWAY = 1000, SCROLLED = 120;
@@ -28,11 +28,9 @@ export const outbox = {
   /** `overlay`: what it says of images, [[image, answer], …]. */
   add(event, overlay = []) {
     const key = crypto.getRandomValues(new Uint32Array(4)).join("-");
-    const entry = { event: { ...event, pile: page.state.pile, key }, overlay };
-    this.waiting.push(entry);
-    this.keep();
     return new Promise((done, failed) => {
-      Object.defineProperties(entry, { done: { value: done }, failed: { value: failed } });
+      this.waiting.push({ event: { ...event, pile: page.state.pile, key }, overlay, done, failed });
+      this.keep(); // JSON has no functions: after a reload, nobody waits for it
       this.send();
     });
   },
@@ -58,7 +56,7 @@ export const outbox = {
           await new Promise((go) => setTimeout(go, AWAY));
           continue;
         }
-        entry.failed ? entry.failed(error) : toast(error.message);
+        (entry.failed || complain)(error);
       }
       this.waiting.shift();
       this.keep();
@@ -178,7 +176,7 @@ export function askNames(images) {
 
 /** The folders of the pile, and the files that are skipped. */
 export async function fetchFiles() {
-  const skippedThen = page.state.skipped, files = await ask("/files").catch(({ message }) => toast(message));
+  const skippedThen = page.state.skipped, files = await ask("/files").catch(complain);
   page.files = { ...(files || page.files), skippedThen };
   page.paint();
 }

@@ -5,6 +5,9 @@ export const STEPS = 65535; // probabilities are whole numbers of 1 / STEPS
 /** What is found: a part of the name, a folder, days, and probabilities in percent. */
 export const NO_FILTER = { text: "", folder: "", first: "", last: "", least: 0, most: 100 };
 
+/** Where the ring is when there is no tile. */
+export const NOWHERE = { section: null, index: 0, image: null };
+
 /** What the parts of the page share; `page.js` adds what draws it. */
 export const page = {
   state: null, // what the server says of every image
@@ -17,7 +20,7 @@ export const page = {
   finding: false, // whether the fields of the filter are shown
   matches: null, // images whose files fit it; null: all
   files: { folders: [], skipped: [] }, // of the pile
-  cursor: { section: null, index: 0, image: null }, // the tile with the ring
+  cursor: NOWHERE, // the tile with the ring
   anchor: null, // where a range begins
   selected: new Set(), // images
   crossed: new Set(), // images that do not belong to the row of kinds they are in
@@ -60,7 +63,7 @@ export class State {
       if (group !== image) this.stack.set(group, (this.stack.get(group) || 1) + 1);
     }
     this.isAsked = new Set(this.asked);
-    this.doubts = new Map(this.doubtful.map(([image, suggested]) => [image, suggested]));
+    this.doubts = new Map(this.doubtful);
   }
 
   index(classId) {
@@ -142,7 +145,7 @@ export class State {
     return images.map((image) => this.rowOf.get(image)).filter((row) => row !== undefined);
   }
 
-  /** What the cutoff does: guesses that are strangers, of how many; members likely lost, of how many; strangers kept. */
+  /** What the cutoff does to guesses: strangers, of how many; members likely lost, of how many; strangers missed. */
   putOut() {
     const effect = { out: 0, of: 0, lost: 0, members: 0, missed: 0 };
     for (let row = 0; row < this.rows; row++) {
@@ -195,7 +198,8 @@ export function ofKind(key) {
 /** Images of the audit, and what was decided of them, that have not been judged. */
 export function toJudge() {
   const { state, judged } = page;
-  return (state.audit?.waiting || []).filter(([image]) => !judged.has(image) && !state.isConfirmed(state.rowOf.get(image)));
+  const isOpen = ([image]) => !judged.has(image) && !state.isConfirmed(state.rowOf.get(image));
+  return (state.audit?.waiting || []).filter(isOpen);
 }
 
 export function deselect() {
