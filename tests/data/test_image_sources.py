@@ -57,14 +57,14 @@ def test_what_is_not_walked_has_its_reason(tmp_path, monkeypatch):
     touch(tmp_path, "out/3", "locked/4")
     os.mkfifo(tmp_path / "pipe")
     (tmp_path / "gone").symlink_to(tmp_path / "nowhere")
-    iterdir = Path.iterdir
+    scandir = os.scandir
 
     def denied(path):
-        if path.name == "locked":
+        if Path(path).name == "locked":
             raise PermissionError(13, "Permission denied", str(path))
-        return iterdir(path)
+        return scandir(path)
 
-    monkeypatch.setattr(Path, "iterdir", denied)
+    monkeypatch.setattr(os, "scandir", denied)
     assert found(tmp_path, leave_out={(tmp_path / "out").resolve()}) == [
         "locked cannot be listed (Permission denied)",
         "pipe not a regular file",

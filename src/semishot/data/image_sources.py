@@ -3,6 +3,7 @@
 Nothing is extracted. ILSVRC-12's training images are found in every form in which they are usually kept.
 """
 
+import os
 import re
 import stat
 import tarfile
@@ -153,10 +154,9 @@ def walk(root: Path, leave_out: Collection[Path] = (), hidden: bool = False) -> 
     leave_out: resolved paths of folders that are skipped. hidden: walk hidden folders, too.
     """
     seen: dict[tuple[bool, int, int], Path] = {}
-    waiting, links = [root], deque[Path]()
+    waiting, links = [(root, False)], deque[tuple[Path, bool]]()
     while waiting or links:
-        path = waiting.pop() if waiting else links.popleft()
-        concealed = is_hidden(*path.relative_to(root).parts)
+        path, concealed = waiting.pop() if waiting else links.popleft()
         problem, action = "", "opened"
         try:
             status = path.stat()
@@ -172,9 +172,13 @@ def walk(root: Path, leave_out: Collection[Path] = (), hidden: bool = False) -> 
             else:
                 seen[key] = path
                 action = "listed"
-                inside = [p for p in sorted(path.iterdir()) if hidden or not is_hidden(p.name)]
-                links += [p for p in inside if p.is_symlink()]
-                waiting += [p for p in reversed(inside) if not p.is_symlink()]
+                with os.scandir(path) as found:
+                    names = {entry.name: entry.is_symlink() for entry in found}
+                inside = [(name, concealed or is_hidden(name)) for name in sorted(names)]
+                if not hidden:
+                    inside = [(name, is_in) for name, is_in in inside if not is_in]
+                links += [(path / name, is_in) for name, is_in in inside if names[name]]
+                waiting += [(path / name, is_in) for name, is_in in inside[::-1] if not names[name]]
         except OSError as error:
             problem = f"cannot be {action} ({error.strerror})"
         if problem:

@@ -36,7 +36,7 @@ SMALLEST_SPREAD = 0.02
 WIDER = 1.7
 """What the shared doubt is multiplied with: the network doubts piles of new kinds less than it should. With
 this nine of ten intervals hold on the piles that choices are made on."""
-WIDE = 1000
+WIDE = 2000
 """Numbers that the statistics of a row take, about."""
 
 

@@ -33,6 +33,8 @@ if TYPE_CHECKING:  # what encodes is imported when there is an image to encode
 ROOM = 1024
 """Rows to spare, for files that come while a person labels."""
 ADDED_AT_ONCE, SECONDS_BETWEEN = 64, 0.5
+SHOWN_FIRST = 1000
+"""Known images that are shown before the others are read from the cache."""
 LOOK_AGAIN, SHARE_OF_TIME = 10.0, 0.02
 """Seconds between two looks at the folder, and the share of time they may take."""
 LONGEST_END = 60.0
@@ -189,8 +191,8 @@ class WatchedPile:
         fresh = [i for name, i in self.listed.items() if self.status[name] != before.get(name)]
         self.skipped = {name: why for name, why in self.skipped.items() if name in self.listed}
         self.skipped |= {skipped.shown: skipped.reason for skipped in listing.skipped}
-        seen, pile = self.store.files, self.request.pile
-        earlier = before or [name for name in seen if Path(name).is_relative_to(pile)]
+        seen, inside = self.store.files, str(self.request.pile / "_")[:-1]
+        earlier = before or [name for name in seen if name.startswith(inside)]
         gone = [name for name in earlier if name not in self.listed]
         for name in gone:
             if name in seen:
@@ -237,8 +239,9 @@ class WatchedPile:
                 known.append(replace(item, digest=digest))
             else:
                 unread.append(item)
-        self._add(known, cache)
-        self._show(self.progress._replace(done=len(known)))
+        for first, last in ((0, SHOWN_FIRST), (SHOWN_FIRST, len(known))):
+            self._add(known[first:last], cache)
+            self._show(self.progress._replace(done=min(last, len(known))))
         order = np.random.default_rng(0).permutation(len(unread)).tolist()
         mixed = [unread[index] for index in order]  # so that the first hundred are like the rest
         self._read([item for item in mixed if item.label is not None], encoder, cache)
