@@ -111,7 +111,8 @@ def judged(pile: LabeledPile, labels: Array, of_names: Array | None = None) -> t
     """The classes that have labels or names, and the N + 1 probabilities."""
     names = np.unique(labels[labels >= 0]) if of_names is None else np.arange(len(of_names))
     compact = np.where(labels >= 0, np.searchsorted(names, labels), labels)
-    return names, pile.learn(compact, names=of_names).answer.joint
+    _, answer = pile.learn(compact, names=of_names)
+    return names, answer.joint
 
 
 def kinds_of(task: Task, named: int) -> Found:

@@ -198,13 +198,13 @@ def test_rotation_scale_and_order_change_no_answer(features):
     x = 2 * rng.normal(size=(4, features))[truth] + rng.normal(size=(150, features))
     x = x @ np.linalg.inv(np.linalg.cholesky(np.cov(x.T))).T if features == 3 else x
     labels = np.where(np.arange(150) < 24, np.where(truth == 3, -2, truth), -1)
-    expected = LabeledPile(x).learn(labels).answer
+    _, expected = LabeledPile(x).learn(labels)
     turn = np.linalg.qr(rng.normal(size=(features, features)))[0]
     order = rng.permutation(150)
     for moved in (x @ turn, 1e3 * x):
-        found = LabeledPile(moved).learn(labels).answer
+        _, found = LabeledPile(moved).learn(labels)
         assert np.allclose(found.classes, expected.classes, atol=1e-3)
         assert np.allclose(found.stranger, expected.stranger, atol=1e-3)
-    found = LabeledPile(x[order]).learn(labels[order]).answer
+    _, found = LabeledPile(x[order]).learn(labels[order])
     assert np.allclose(found.classes, expected.classes[order], atol=1e-3)
     assert np.allclose(found.stranger, expected.stranger[order], atol=1e-3)

@@ -142,7 +142,7 @@ def fit_model(
     used = np.full(len(codes), refiner is not None) | ~pile  # (P,)
     rows = features if used.all() else features[used]
     beside = LabeledPile(rows, parameters.normalize, None if all_rows else pile[used])
-    learned = beside.learn(codes[used], weights[used], vectors)
+    learned, answer = beside.learn(codes[used], weights[used], vectors)
     if not isinstance(refiner, str):
         given = (features, weights, pile, learned.rule)
         model, held_out = refined_model(parameters, refiner, *given)
@@ -154,10 +154,8 @@ def fit_model(
             pile=np.sort(answer.log_odds[pile]),
             message=f"prototypes {'refined with the pile' if used else 'of the labels alone'}",
             held_out=held_out,
-            answer=answer,
         )
-    assert learned.answer is not None
-    classes, log_odds = (each.copy() for each in learned.answer)
+    classes, log_odds = (each.copy() for each in answer)
     labeled = codes >= 0
     classes[labeled] = np.eye(len(labels.classes))[codes[labeled]]
     log_odds[labeled], log_odds[codes == NAMED_STRANGER] = -CERTAIN, CERTAIN
@@ -198,7 +196,7 @@ def write_model(path: Path, fitted: FittedModel) -> None:
         arrays[name] = value
         return name
 
-    saved = replace(fitted, learned=replace(fitted.learned, answer=None, doubts=[]))
+    saved = replace(fitted, learned=replace(fitted.learned, doubts=[]))
     text = json.dumps(msgspec.to_builtins(saved, enc_hook=plain))  # may hold lone surrogates
     write_arrays(path, arrays, {FORMAT: text, RULE: rule_digest()})
 

@@ -42,7 +42,6 @@ class Learned:
     message: str  # how the pile was used, in words
     held_out: HeldOut | None
     doubts: list[Doubt] = field(default_factory=list)
-    answer: Answer | None = None  # for the rows that were fitted. None for a saved model
     evidence: float = 0.0  # the mean log-probability of held-out labels
 
     @property
@@ -77,8 +76,9 @@ class LabeledPile:
     @one_thread()
     def learn(
         self, labels: Array, weights: Array | None = None, names: Array | None = None
-    ) -> Learned:
-        """(P,), 0 to N - 1, -1 in the pile, -2 for named strangers -> what is learned.
+    ) -> tuple[Learned, Answer]:
+        """(P,), 0 to N - 1, -1 in the pile, -2 for named strangers -> what is learned and what is said of
+        these rows.
 
         Labels may have weights (P, N), zeros for a row without one, and classes names: rows of features
         (N, D), NaN for no name. Names of classes that have labels are left out unless held-out labels are
@@ -87,15 +87,15 @@ class LabeledPile:
         if weights is None:
             count = labels.max(initial=-1) + 1 if names is None else len(names)
             weights = (labels[:, None] == np.arange(count)).astype(np.float64)
-        learned = self._learn(labels, weights, names)
+        found = self._learn(labels, weights, names)
         counts = (weights > 0).sum(0)  # (N,)
         if names is None or counts.max() < ENOUGH_LABELS:
-            return learned
+            return found
         others = np.where(counts[:, None] > 0, np.nan, names)
         without = self._learn(labels, weights, None if np.isnan(others).all() else others)
-        return learned if learned.evidence > without.evidence + CLEARLY else without
+        return found if found[0].evidence > without[0].evidence + CLEARLY else without
 
-    def _learn(self, labels: Array, weights: Array, names: Array | None) -> Learned:
+    def _learn(self, labels: Array, weights: Array, names: Array | None) -> tuple[Learned, Answer]:
         """The same with these names."""
         unknown, special = labels == UNLABELED, np.flatnonzero(labels != UNLABELED)  # (P,), (S,)
         rows, space = dense(self.features[special]), self.space
@@ -117,15 +117,15 @@ class LabeledPile:
         answer, of_labels = model(self.features, self.near), answer_of(shared, held_out)
         summary = held_out_summary(of_labels.classes, given)
         right = of_labels.classes[np.arange(len(given)), given]
-        return Learned(
+        learned = Learned(
             model,
             np.sort(answer.log_odds[unknown]),
             message_of(count, summary),
             summary,
             doubts(of_labels, special[held], given),
-            answer,
             float(np.log(np.maximum(right, SMALLEST)).sum() / max(len(given), 1)),
         )
+        return learned, answer
 
 
 def message_of(pile: int, held_out: HeldOut | None) -> str:

@@ -118,7 +118,10 @@ def best_other(pairs: Array) -> Array:
     """(N, C, A) -> (N, C, A), the largest number of any other class; its own where there is one class."""
     if len(pairs) == 1:
         return pairs
-    second, best = np.partition(pairs, -2, 0)[-2:]
+    best = second = np.full_like(pairs[0], -np.inf)
+    for each in pairs:  # np.partition is slower
+        second = np.maximum(second, np.minimum(best, each))
+        best = np.maximum(best, each)
     other: Array = np.where(pairs == best, second, best)
     return other
 

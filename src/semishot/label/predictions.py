@@ -202,12 +202,11 @@ def _learn(
     labels[(labels == UNLABELED) & excluded[:, :-1].all(1)] = NAMED_STRANGER  # none of them is left
     unnamed = np.full(learner.features.shape[1], np.nan)
     named = np.stack([names.get(number, unnamed) for number in learned]) if names else None
-    result = learner.learn(labels, names=named)
-    assert result.answer is not None  # a saved model has none
-    stranger = np.where(labels == NAMED_STRANGER, 1.0, result.answer.stranger)
+    result, answer = learner.learn(labels, names=named)
+    stranger = np.where(labels == NAMED_STRANGER, 1.0, answer.stranger)
     stranger[excluded[:, -1]] = 0.0
     stranger = np.round(stranger * STEPS) / STEPS
-    shares = result.answer.classes.copy()
+    shares = answer.classes.copy()
     shares[excluded.any(1)] += SMALLEST  # where all the rest is zero, it is shared by the others
     shares[excluded[:, :-1]] = 0.0
     shares /= np.maximum(shares.sum(1, keepdims=True), SMALLEST)
