@@ -62,7 +62,7 @@ def model(tmp_path_factory) -> Path:
 @pytest.fixture(scope="module")
 def exported(model, tmp_path_factory) -> Path:
     path = tmp_path_factory.mktemp("exported") / "model.onnx"
-    said = str(export(model, path))
+    said = export(model, path)
     assert re.search(r"3 classes, takes uint8 images \(84 x 84 x 3\), .* by .*e-0\d", said)
     return path
 

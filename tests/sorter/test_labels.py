@@ -25,7 +25,8 @@ from semishot.sorter.label_events import (
     Undo,
     read_event,
 )
-from semishot.sorter.labels import DATABASE, LostDatabaseError, open_store
+from semishot.sorter.labels import LostDatabaseError, open_store
+from semishot.sorter.out_folder import DATABASE
 
 DIGESTS = [bytes([n]) * 32 for n in range(6)]
 

@@ -1,5 +1,7 @@
 """The lines that `classify` prints, for one, for several and for none."""
 
+from dataclasses import asdict
+
 import pytest
 
 from semishot.sorter.summary import PileSummary, UnnamedKind
@@ -42,5 +44,5 @@ def test_many_classes_and_kinds_are_shown_by_the_largest():
     assert lines[0] == "About 40 more look alike and have no class: see 0-0.jpg, 0-1.jpg, 0-2.jpg."
     assert lines[5:] == ["Smaller groups that look alike: 2."]
     assert summary().remarks() == []
-    assert summary(kinds=kinds).as_json()["kinds"][6]["size"] == 34
+    assert asdict(summary(kinds=kinds))["kinds"][6]["size"] == 34
     assert "  and 1,000 more" in summary(accepted={f"{n}": n for n in range(1050)}).lines()

@@ -35,8 +35,8 @@ from semishot.label import LabelRequest
 from semishot.label.pile import WatchedPile, check_folders, list_files
 from semishot.label.routes import STATUS, Pages, refuse
 from semishot.label.session import LabelingSession
-from semishot.sorter.labels import DATABASE, open_store
-from semishot.sorter.out_folder import make_out
+from semishot.sorter.labels import open_store
+from semishot.sorter.out_folder import DATABASE, make_out
 from semishot.system.files import create, read_text, real_path, write_whole
 from semishot.system.locks import Lock
 

@@ -19,10 +19,10 @@ from semishot.errors import InputError, counted, printable
 from semishot.estimator.audit import CONFIDENCE, audit_order, most_wrong
 from semishot.sorter.label_events import NONE, BeginAudit, GiveAnswers, LabelState, RuleOut
 from semishot.sorter.label_tables import label_in, read_table, written_path
-from semishot.sorter.labels import DATABASE, LabelStore, open_store
+from semishot.sorter.labels import LabelStore, open_store
 from semishot.sorter.listing import STRANGER
 from semishot.sorter.moving.move_files import LOCK
-from semishot.sorter.out_folder import AUDIT, PREDICTIONS, RESULT
+from semishot.sorter.out_folder import AUDIT, DATABASE, PREDICTIONS, RESULT
 from semishot.sorter.predictions import CORRECT, DECISION, LABELED, csv_table, write_text
 from semishot.system.files import read_json, real_place, write_json
 from semishot.system.locks import Lock

@@ -6,7 +6,7 @@ What learns is imported when there is something to learn: what is wrong with a r
 import json
 import time
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import TYPE_CHECKING
 
 from semishot.errors import InputError
@@ -71,6 +71,10 @@ def _check(request: ClassifyRequest) -> None:
         raise InputError("pass --labeled, or --names of classes")
     if features and request.names is not None:
         raise InputError("--names need images: in Python, fit(X, y, class_features=...)")
+    if features and request.labels is None:
+        raise InputError(
+            f"--labeled {request.given} holds features: pass their --labels too (.csv or .npy)"
+        )
     if request.labels is not None and not features:
         raise InputError("--labels belong to .npy features; a .csv of path,label holds its own")
 
@@ -81,18 +85,16 @@ def _alone(request: ClassifyRequest) -> Classified:
     out, command = request.out, undo_command(request.out)
     half_sorted = f"some files are sorted: the same command sorts the others, `{command}` undoes it"
     before = read_journal(out)
-    if before is not None and request.apply not in (
-        before.how,
-        None if before.done else before.how,
-    ):
-        which = "a pile sorted" if before.done else "an interrupted sorting"
-        raise InputError(
-            f"{out} holds {which} by --apply {before.how}: pass that to go on, or `{command}` first (if that "
-            f"cannot finish, delete {out / JOURNAL})"
-        )
-    if before is not None and not before.done:
-        note_left(half_sorted)
-        return Classified(out, outcome=complete(before))
+    if before is not None:
+        if request.apply != before.how and (request.apply or not before.done):
+            which = "a pile sorted" if before.done else "an interrupted sorting"
+            raise InputError(
+                f"{out} holds {which} by --apply {before.how}: pass that to go on, or `{command}` first (if "
+                f"that cannot finish, delete {out / JOURNAL})"
+            )
+        if not before.done:
+            note_left(half_sorted)
+            return Classified(out, outcome=complete(before))
     check_out(out)
     try:
         done, planned = _learn(request)
@@ -122,14 +124,14 @@ def _learn(request: ClassifyRequest) -> tuple[Classified, Sorting | None]:
     with seconds.part("learning"), doing("choosing what to label next"):
         asked = fitted.next_to_label()
         summary = summarize(fitted, asked)
-    moves = planned.targets if planned is not None and planned.how == "move" else {}
-    targets = {source: target for target, source in moves.items()}
+    moved = planned.steps if planned is not None and planned.how == "move" else ()
+    targets = {step.source: step.target for step in moved}
     with seconds.part("page"):
         write_page(out / REPORT, fitted, asked, summary, targets)
     write_text(out / PREDICTIONS, as_csv(fitted.predictions, fitted.labeled_items))
     parts = {part: round(taken, 2) for part, taken in seconds.of.items()}
     summary = replace(summary, seconds=round(time.monotonic() - begun, 2), seconds_by_part=parts)
-    text = json.dumps(summary.as_json(), indent=1) + "\n"  # ASCII: names need not be UTF-8
+    text = json.dumps(asdict(summary), indent=1) + "\n"  # ASCII: names need not be UTF-8
     write_text(out / RESULT, text)
     return Classified(out, summary, fitted.predictions, left_alone=left_alone), planned
 
@@ -138,12 +140,12 @@ def plan_pile(request: ClassifyRequest, fitted: "FittedPile") -> tuple[Sorting, 
     """Where each file of the pile goes; and notes on those that stay. The target of a link is not moved."""
     assert request.apply is not None
     notes, wanted = list[str](), list[Wanted]()
-    for index, item in enumerate(fitted.rows.items):
+    for item, label in zip(fitted.rows.items, fitted.labels, strict=True):
         if not item.of_pile or item.source is None or item.path is None:
             continue
         if request.apply == "move" and not item.home and is_linked(item.path, request.unlabeled):
             notes.append(f"{item.path}: a link, or in a linked folder, left where it is")
         else:
-            wanted.append(Wanted(item.source, fitted.label_of(index), item.digest.hex()))
+            wanted.append(Wanted(item.source, label, item.digest.hex()))
     planned, more = plan(request.out, request.apply, wanted, request.unlabeled)
     return planned, [*notes, *more]

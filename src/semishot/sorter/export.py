@@ -4,7 +4,6 @@ Letters: B images, V views of an image, H x W pixels, C channels, D features.
 """
 
 import json
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -17,7 +16,7 @@ from semishot.estimator.spaces import Array
 from semishot.sorter.classifier_graph import OUTPUTS, draw_classifier
 from semishot.sorter.encoders.graph import FEATURES, IMAGES, OnnxGraph, node
 from semishot.sorter.encoders.image_encoder import Features, ImageEncoder, Pixels, open_session
-from semishot.sorter.predict import read_saved_model
+from semishot.sorter.out_folder import read_saved_model
 from semishot.system.files import write_whole
 
 TOLERANCE, ALONE = 1e-3, 0.01
@@ -28,24 +27,9 @@ OLDEST_OPSET = 11
 """The first one with all operators of the classifier."""
 
 
-@dataclass(frozen=True)
-class Exported:
-    path: Path
-    classes: int
-    takes: str
-    megabytes: float
-    difference: float
-    """The largest difference of a probability or score between the file and the classifier."""
-
-    def __str__(self) -> str:
-        return (
-            f"{self.path}: {self.classes} classes, takes {self.takes}, {self.megabytes:.1f} MB; "
-            f"differs from the classifier by {self.difference:.1e} at most"
-        )
-
-
-def export(model: Path, out: Path) -> Exported:
-    """Write `out` from a folder that `semishot classify` left, or from a saved PrototypeClassifier.
+def export(model: Path, out: Path) -> str:
+    """Write `out` from a folder that `semishot classify` left, or from a saved PrototypeClassifier; a line
+    that says what it is, with the largest difference of a probability or score from the classifier.
 
     It takes images, or features if there is no encoder, and is compared with the classifier before it is
     written. The classifier is also compared alone: the test images are rarely near a class.
@@ -65,7 +49,10 @@ def export(model: Path, out: Path) -> Exported:
         data, images = graph_of(classifier, encoder), image_trials(encoder)
         difference = max(difference, compare(data, images, encoder.encode(images), classifier))
     write_whole(out, data)
-    return Exported(out, len(classifier.classes_), takes, len(data) / 1e6, difference)
+    return (
+        f"{out}: {len(classifier.classes_)} classes, takes {takes}, {len(data) / 1e6:.1f} MB; "
+        f"differs from the classifier by {difference:.1e} at most"
+    )
 
 
 def graph_of(classifier: PrototypeClassifier, encoder: ImageEncoder | None) -> bytes:

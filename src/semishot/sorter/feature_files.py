@@ -36,11 +36,10 @@ def feature_rows(
     """
     arrays, sources = [read_features(path) for path in files], list[tuple[Item, Any, int]]()
     expected = f"the model takes {width:,}" if width else f"{files[0]} has {arrays[0].shape[1]:,}"
+    given = chain(read_labels(labels, len(arrays[0])) if labels else (), repeat(None))
     for path, array in zip(files, arrays, strict=True):
         if array.shape[1] != (width or arrays[0].shape[1]):
             raise InputError(f"{path} has {array.shape[1]:,} features in a row, {expected}")
-    given = chain(read_labels(labels, len(arrays[0])) if labels else (), repeat(None))
-    for path, array in zip(files, arrays, strict=True):
         for row, label in zip(range(len(array)), given, strict=False):
             correct = (corrections or {}).get(name := f"{path.name}:{row}")
             of_pile = label is None or correct is not None

@@ -17,11 +17,12 @@ from semishot.sorter.encoders.image_encoder import ImageEncoder
 from semishot.sorter.encoders.names import DEFAULT, open_encoder
 from semishot.sorter.feature_files import feature_rows
 from semishot.sorter.label_tables import corrections_in, from_table
-from semishot.sorter.labels import DATABASE, SeenFile, open_store, status_of
-from semishot.sorter.listing import STRANGER, Item, Listing, as_label, check_pile, from_folders
+from semishot.sorter.labels import SeenFile, open_store, status_of
+from semishot.sorter.listing import STRANGER, Item, Listing, as_label, from_folders, to_unpack
 from semishot.sorter.moving.journal import moved_files
-from semishot.sorter.out_folder import EMBEDDINGS, PREDICTIONS, SCRATCH, SKIPPED
+from semishot.sorter.out_folder import DATABASE, EMBEDDINGS, PREDICTIONS, SCRATCH, SKIPPED
 from semishot.sorter.requests import ClassifyRequest
+from semishot.sorter.summary import DOUBTS_NAMED, first_few
 from semishot.system.devices import check_device
 from semishot.system.files import real_path, real_place
 from semishot.system.folder_names import alike
@@ -29,18 +30,12 @@ from semishot.system.progress import Seconds
 
 LOOKED_AT = 20
 """How many labeled images are checked for being drawings."""
-NAMED = 10
-"""How many images in two classes are named."""
 
 
 def labeled_images(request: ClassifyRequest, seconds: Seconds) -> Rows:
     """List, read and encode the images, or take the features that are given; and label them."""
     out = request.out
     if request.with_features:
-        if request.labels is None:
-            raise InputError(
-                f"--labeled {request.given} holds features: pass their --labels too (.csv or .npy)"
-            )
         files = [request.given, *([request.unlabeled] if request.unlabeled else [])]
         with seconds.part("images"):
             corrections = corrections_in(out / PREDICTIONS)
@@ -102,9 +97,8 @@ def list_images(request: ClassifyRequest) -> Listing:
             f"{table} has {counted(count, 'correction')}: pass --labeled {table} to use them, or delete it"
         )
     moved = moved_files(out)
-    for folder in pile:
-        if folder.exists() or not moved:  # all of it may have been moved
-            check_pile(folder)
+    if unlabeled and not unlabeled.is_dir() and (unlabeled.exists() or not moved):
+        raise InputError(f"--unlabeled {unlabeled} is not a folder{to_unpack(unlabeled)}")
     apart = [out, *([request.cache] if request.cache else [])]
     listing = from_folders(None if is_table or is_store else labeled, pile, apart, moved)
     if is_table:
@@ -161,8 +155,7 @@ def _given_labels(images: Iterable[Item]) -> tuple[dict[bytes, str], list[str]]:
                     f"{printable(shown)} and {printable(item.shown)} are one image in two classes: it is "
                     f"taken for {label}"
                 )
-    if len(notes) > NAMED:
-        notes[NAMED:] = [f"{len(notes) - NAMED:,} more images lie in two classes"]
+    notes = first_few(notes, DOUBTS_NAMED, "{} more images lie in two classes")
     return {digest: label for digest, (label, _) in given.items()}, notes
 
 

@@ -33,11 +33,10 @@ from semishot.sorter.label_events import (
     Undo,
 )
 from semishot.sorter.listing import STRANGER
-from semishot.sorter.requests import ANSWERS
+from semishot.sorter.out_folder import DATABASE
 from semishot.system.databases import connect
 from semishot.system.structs import decode
 
-DATABASE = ANSWERS
 SCHEMA = (
     "CREATE TABLE about (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID",
     "CREATE TABLE events (number INTEGER PRIMARY KEY AUTOINCREMENT, at REAL NOT NULL, "

@@ -40,10 +40,11 @@ class FittedPile:
     def labeled_items(self) -> list[Item]:
         return self.rows.items[: self.first]
 
-    def label_of(self, row: int) -> str:
-        """The given or predicted class of a row, or `stranger`."""
-        given = self.rows.items[row].label
-        return self.predictions[row - self.first].label if given is None else given
+    @property
+    def labels(self) -> list[str]:
+        """The given or predicted class of each item, or `stranger`."""
+        given = [str(item.label) for item in self.labeled_items]
+        return [*given, *(prediction.label for prediction in self.predictions)]
 
     def next_to_label(self) -> list[int]:
         """Places in `predictions`: never a copy of what is labeled, and of several copies one."""

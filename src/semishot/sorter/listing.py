@@ -112,11 +112,6 @@ def to_unpack(path: Path) -> str:
     return ", but an archive: unpack it first" if path.suffix.lower() in ARCHIVES else ""
 
 
-def check_pile(folder: Path) -> None:
-    if not folder.is_dir():
-        raise InputError(f"--unlabeled {folder} is not a folder{to_unpack(folder)}")
-
-
 def _check_labeled(labeled: Path, pile: Iterable[Path]) -> None:
     if not labeled.is_dir():
         raise InputError(

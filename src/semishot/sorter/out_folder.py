@@ -12,6 +12,8 @@ if TYPE_CHECKING:  # it imports scipy
     from semishot.sorter.encoders.image_encoder import ImageEncoder
 
 SAVED_MODEL, CLASSIFIER = "model", "classifier.safetensors"
+DATABASE = "labels.sqlite"
+"""What the user has said."""
 PREDICTIONS, SKIPPED = "predictions.csv", "skipped.csv"
 REPORT, RESULT, AUDIT = "report.html", "result.json", "audit.csv"
 EMBEDDINGS, PICTURES, SCRATCH = "embeddings", "pictures", ".features.npy"
@@ -56,3 +58,20 @@ def write_saved_model(out: Path, encoder: "ImageEncoder | None", classifier: "Fi
     with whole_folder(out / SAVED_MODEL) as folder:
         save_encoder(encoder, folder)
         write_model(folder / CLASSIFIER, classifier)
+
+
+def read_saved_model(folder: Path) -> "tuple[FittedModel, ImageEncoder | None]":
+    """Open the model that `semishot classify` left in OUT/model, given that folder or OUT."""
+    from semishot.estimator.fitted_model import read_model
+    from semishot.sorter.encoders.image_encoder import load_encoder
+
+    if not (folder / CLASSIFIER).exists() and (folder / SAVED_MODEL / CLASSIFIER).exists():
+        folder = folder / SAVED_MODEL
+    encoder = load_encoder(folder)
+    classifier = read_model(folder / CLASSIFIER)
+    if encoder is not None and encoder.features != classifier.features:
+        raise InputError(
+            f"{folder} is damaged: its encoder gives {encoder.features:,} features, its classifier takes "
+            f"{classifier.features:,}"
+        )
+    return classifier, encoder

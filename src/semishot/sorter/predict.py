@@ -2,38 +2,18 @@
 
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING
 
 from semishot.errors import InputError
 from semishot.sorter.embedding import Rows, collect, read_images
 from semishot.sorter.embedding_cache import EmbeddingCache
-from semishot.sorter.encoders.image_encoder import ImageEncoder, load_encoder
+from semishot.sorter.encoders.image_encoder import ImageEncoder
 from semishot.sorter.feature_files import feature_rows
 from semishot.sorter.listing import Skipped, from_folders
-from semishot.sorter.out_folder import CLASSIFIER, SAVED_MODEL
+from semishot.sorter.out_folder import read_saved_model
 from semishot.sorter.predictions import Prediction, predictions_of
 from semishot.sorter.requests import PredictRequest
 from semishot.system.devices import check_device
 from semishot.system.progress import doing
-
-if TYPE_CHECKING:  # it imports scipy
-    from semishot.estimator.fitted_model import FittedModel
-
-
-def read_saved_model(folder: Path) -> "tuple[FittedModel, ImageEncoder | None]":
-    """Open the model that `semishot classify` left in OUT/model, given that folder or OUT."""
-    from semishot.estimator.fitted_model import read_model
-
-    if not (folder / CLASSIFIER).exists() and (folder / SAVED_MODEL / CLASSIFIER).exists():
-        folder = folder / SAVED_MODEL
-    encoder = load_encoder(folder)
-    classifier = read_model(folder / CLASSIFIER)
-    if encoder is not None and encoder.features != classifier.features:
-        raise InputError(
-            f"{folder} is damaged: its encoder gives {encoder.features:,} features, its classifier takes "
-            f"{classifier.features:,}"
-        )
-    return classifier, encoder
 
 
 def predict(request: PredictRequest) -> tuple[list[Prediction], list[Skipped]]:

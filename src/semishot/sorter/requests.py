@@ -8,10 +8,9 @@ from pathlib import Path
 from typing import Literal
 
 from semishot.sorter.encoders.names import OnnxOptions, View
+from semishot.sorter.out_folder import DATABASE
 from semishot.system.devices import Device
 
-ANSWERS = "labels.sqlite"
-"""In OUT: what the user has said."""
 How = Literal["move", "copy", "link"]
 
 
@@ -60,7 +59,7 @@ class ClassifyRequest:
     @property
     def given(self) -> Path:
         """Where labels are: with names alone, the answers in OUT, if there are any."""
-        return self.labeled if self.labeled is not None else self.out / ANSWERS
+        return self.labeled if self.labeled is not None else self.out / DATABASE
 
 
 @dataclass(frozen=True)

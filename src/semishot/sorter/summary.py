@@ -75,9 +75,6 @@ class PileSummary:
     """Of the whole: listing, images, learning and page; reading, decoding and encoding of the images take
     place beside each other, so theirs are sums over threads."""
 
-    def as_json(self) -> dict[str, Any]:
-        return asdict(self)
-
     def lines(self) -> list[str]:
         """How many images there are of what, and what a person should know."""
         row = "row" if self.encoder == "features" else "image"
@@ -230,7 +227,7 @@ class Classified:
         return [*self.left_alone, *(self.outcome.problems if self.outcome else ())]
 
     def as_json(self) -> dict[str, Any]:
-        facts = {} if self.summary is None else self.summary.as_json()
+        facts = {} if self.summary is None else asdict(self.summary)
         if self.outcome is not None:
             facts |= {"apply": self.outcome.how, "files": self.outcome.count}
         return {**facts, "problems": self.problems}

@@ -336,7 +336,7 @@ MADE = {
 def test_the_exported_file_holds_the_encoder_too(made, network, tmp_path):
     path = written(tmp_path / "m.onnx", *made) if made else network
     model = saved_model(path, tmp_path / "model")
-    said = str(export(model, tmp_path / "a.onnx"))
+    said = export(model, tmp_path / "a.onnx")
     assert "3 classes, takes uint8 images (20 x 20 x 3), " in said
     encoder = load_encoder(model)
     classifier = PrototypeClassifier.load(model / "classifier.safetensors")
