@@ -270,7 +270,7 @@ function Choice({ name, title, texts, only }) {
 }
 
 /** What Apply would do. */
-function Plan({ how, which, sorting, files, folders, left, links, bytes, free, out, pile, command }) {
+function Plan({ how, which, sorting, files, folders, left, links, size, free, out, pile, command }) {
   if (!files && which === "confirmed") return html`<p>There is nothing to sort: no image is confirmed yet.</p>`;
   if (!files) return html`<p>There is nothing to sort yet: label some images first.</p>`;
   const many = (count, one, more) => `${counted(count, "file")} ${count === 1 ? one : more}`;
@@ -279,7 +279,7 @@ function Plan({ how, which, sorting, files, folders, left, links, bytes, free, o
   const rest = [
     left && many(left, "stays where it is.", "stay where they are."),
     links && many(links, "behind links is not moved.", "behind links are not moved."),
-    how === "copy" && !sorting && `This takes ${size(bytes)}; ${size(free)} are free.`,
+    how === "copy" && !sorting && `This takes ${size}; ${free} are free.`,
     how === "move" && !sorting && `They leave ${pile}.`,
     `Nothing is overwritten, and “${command}” undoes it.`,
   ];
@@ -287,12 +287,6 @@ function Plan({ how, which, sorting, files, folders, left, links, bytes, free, o
     <ul tabindex="0" aria-label="Folders">${Object.entries(folders).map(([folder, count]) => html`
       <li><span>${folder}</span><span>${number(count)}</span></li>`)}</ul>
     <p>${rest.filter(Boolean).join(" ")}</p>`;
-}
-
-function size(bytes) {
-  const units = ["bytes", "KB", "MB", "GB", "TB"], at = Math.min(4, Math.floor(Math.log10(Math.max(1, bytes)) / 3));
-  const value = bytes / 1000 ** at;
-  return `${value < 10 && at ? value.toFixed(1) : Math.round(value)} ${units[at]}`;
 }
 
 const DIALOGS = { name: NewClass, edit: EditClass, help: Help, finish: Finish };

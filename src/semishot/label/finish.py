@@ -11,6 +11,7 @@ from pathlib import Path, PurePath
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
+from rich.filesize import decimal
 
 from semishot import __version__
 from semishot.errors import InputError
@@ -199,8 +200,8 @@ def shown_plan(session: LabelingSession, how: How, which: Which) -> dict[str, An
         "left": max(0, in_pile - len(wanted) - links),
         "links": links,
         "files": len(wanted),
-        "bytes": sum(store.files[str(file.source)].size for file in wanted),
-        "free": shutil.disk_usage(request.folder).free,
+        "size": decimal(sum(store.files[str(file.source)].size for file in wanted)),
+        "free": decimal(shutil.disk_usage(request.folder).free),
         "out": str(real_path(request.folder) / SORTED),
         "pile": str(real_path(request.pile)),
         "sorting": sorting
