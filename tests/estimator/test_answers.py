@@ -5,6 +5,7 @@ import pytest
 
 from semishot import PrototypeClassifier
 from semishot.estimator.answers import Answer, count_strangers, cutoff_of, doubts
+from support.piles import pile
 
 P, N = 23, 3
 
@@ -12,19 +13,6 @@ P, N = 23, 3
 def answer(seed=0, rows=P):
     rng = np.random.default_rng(seed)
     return Answer(rng.dirichlet(np.ones(N), rows), rng.normal(-1, 2, rows))
-
-
-def pile(named=0, strangers=40, members=60, shot=4, features=24):
-    """Features, and what the user says."""
-    rng = np.random.default_rng(0)
-    centers = np.random.default_rng(9).normal(size=(N + 1, features))
-    truth = np.concatenate([np.repeat(np.arange(N), shot + members // N), np.full(strangers, N)])
-    x = centers[truth] + 1.1 * rng.normal(size=(len(truth), features))
-    y = np.full(len(truth), -1)
-    for c in range(N):
-        y[np.flatnonzero(truth == c)[:shot]] = c
-    y[np.flatnonzero(truth == N)[:named]] = -2
-    return x, y
 
 
 def test_the_decision_is_the_most_probable_of_all_by_literal_loops():
@@ -92,7 +80,7 @@ def test_a_contradicted_label_is_named_the_strongest_contradiction_first():
 
 @pytest.mark.parametrize("reject", [None, "auto", 0.05, 0.3])
 def test_all_sums_of_a_classifier_are_over_its_probabilities(reject):
-    x, y = pile(named=2)
+    x, y, _ = pile(named=2, shot=4)
     fitted = PrototypeClassifier(reject=reject).fit(x, y)
     unlabeled = y == -1
     stranger, out = fitted.stranger_proba_[unlabeled], (fitted.transduction_ == -1)[unlabeled]
@@ -113,7 +101,7 @@ def test_all_sums_of_a_classifier_are_over_its_probabilities(reject):
 
 
 def test_what_is_known_of_a_row_stays_as_the_user_said():
-    x, y = pile(named=3)
+    x, y, _ = pile(named=3, shot=4)
     fitted = PrototypeClassifier(reject="auto").fit(x, y)
     assert (fitted.transduction_[y >= 0] == y[y >= 0]).all()
     assert (fitted.transduction_[y == -2] == -1).all()

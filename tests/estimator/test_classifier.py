@@ -10,6 +10,7 @@ from semishot import PrototypeClassifier
 from semishot.errors import InputError
 from semishot.estimator import next_labels
 from support.optional_torch import module_or_skip
+from support.piles import pile
 
 torch = module_or_skip("torch")
 refine = module_or_skip("semishot.refine")
@@ -18,15 +19,9 @@ N, D = 3, 40
 
 
 def data(shot=2, members=10, strangers=15, seed=0, noise=1.0):
-    """Labeled first, then members class by class, then a cluster that is none of the classes."""
-    rng = np.random.default_rng(seed)
-    centers = 3 * np.random.default_rng(9).normal(size=(N + 1, D))
-    owner = np.concatenate(
-        [np.repeat(np.arange(N), shot), np.repeat(np.arange(N), members), np.full(strangers, N)]
-    )
-    x = centers[owner] + noise * rng.normal(size=(len(owner), D))
-    y = np.where(np.arange(len(owner)) < N * shot, owner, -1)
-    return x, y, np.where(owner == N, -1, owner)
+    """Some members of each class, and a cluster that is none of the classes: -1 in the truth."""
+    x, y, truth = pile(N * members, strangers, shot, noise=noise / 3, seed=seed)
+    return 3 * x, y, np.where(truth == N, -1, truth)
 
 
 def loose(**options):

@@ -12,25 +12,18 @@ from semishot.estimator.fitted_model import FORMAT, RULE, read_model
 from semishot.estimator.rule import rule_digest
 from semishot.system.tensor_files import read_arrays, write_arrays
 from support.optional_torch import module_or_skip
+from support.piles import pile
 
 refine = module_or_skip("semishot.refine")
 
 D = 40
 
 
-def data(shot=2):
-    """Labels of three classes, and a pile of members and strangers."""
-    rng = np.random.default_rng(0)
-    owner = np.concatenate([np.repeat([0, 1, 2], shot), rng.integers(0, 4, 40)])
-    x = 3 * np.random.default_rng(9).normal(size=(4, D))[owner] + rng.normal(size=(len(owner), D))
-    return x, np.where(np.arange(len(owner)) < 3 * shot, owner, -1)
-
-
 @pytest.mark.parametrize("refiner", ["learned", "fitted_mask", "oslo", None])
 @pytest.mark.parametrize("names", [["cat", "dog", "elk"], [7, 0, 30]])
 @pytest.mark.parametrize("features", [D, 3])
 def test_a_saved_classifier_predicts_the_same(refiner, names, features, tmp_path):
-    x, y = data()
+    x, y, _ = pile(shot=2)
     x, labels = x[:, :features], np.array([*names, -1], object)[y]
     fitted = PrototypeClassifier(refiner, reject=0.05, steps=np.int64(2)).fit(x, labels)
     fitted.save(tmp_path / "mine.safetensors")
@@ -48,7 +41,7 @@ def test_a_saved_classifier_predicts_the_same(refiner, names, features, tmp_path
 
 def test_names_of_features_are_saved(tmp_path):
     pd = pytest.importorskip("pandas")
-    x, y = data()
+    x, y, _ = pile(shot=2)
     frame = pd.DataFrame(x, columns=[f"f{i}" for i in range(D)])
     PrototypeClassifier().fit(frame, y).save(tmp_path / "a")
     loaded = PrototypeClassifier.load(tmp_path / "a")
@@ -57,7 +50,7 @@ def test_names_of_features_are_saved(tmp_path):
 
 
 def test_files_that_cannot_be_written_or_read_are_named(tmp_path):
-    x, y = data()
+    x, y, _ = pile(shot=2)
     with pytest.raises(InputError, match="a refiner is saved by its name"):
         PrototypeClassifier(refine.build("soft_kmeans")).fit(x, y).save(tmp_path / "a")
     with pytest.raises(InputError, match="no file"):

@@ -9,21 +9,9 @@ from sklearn.preprocessing import StandardScaler
 
 from semishot import PrototypeClassifier
 from semishot.errors import InputError
+from support.piles import pile
 
 N, D = 3, 40
-
-
-def pile(members=60, strangers=40, shot=3, noise=1.5, seed=0, classes=N):
-    """Features, labels (-1 for the pile) and the truth: N is a stranger."""
-    rng = np.random.default_rng(seed)
-    centers = np.random.default_rng(9).normal(size=(classes + 1, D))
-    sizes = [*[shot + members // classes] * classes, strangers]
-    truth = np.repeat(np.arange(classes + 1), sizes)
-    x = centers[truth] + noise * rng.normal(size=(len(truth), D))
-    y = np.full(len(truth), -1)
-    for c in range(classes):
-        y[np.flatnonzero(truth == c)[:shot]] = c
-    return x, y, truth
 
 
 def same(one, other, x, atol=1e-6):
