@@ -187,7 +187,7 @@ def test_the_authors_names_are_taken(tiny_pool):
     )
     for authors, ours in [*names, ("basic", "supervised")]:
         assert words(tiny_pool, authors) == words(tiny_pool, ours)
-        assert plan.chosen_rows([authors]) == [ours]
+        assert plan.chosen_rows([authors], {}) == [ours]
 
 
 def test_a_table_can_be_filled_a_row_at_a_time(finished, tiny_pool, tmp_path, monkeypatch):

@@ -71,7 +71,7 @@ def fleets_of(
     for cell in cells:
         key = cell.preset, cell.recipe, cell.train, cell.alone and cell.model
         groups.setdefault(key, []).append(cell)
-    fleets = []
+    fleets = list[PlannedFleet]()
     for own in groups.values():
         members, tests = list[Member](), list[PlannedTest]()
         for cell in own:
@@ -80,8 +80,7 @@ def fleets_of(
             tests += [test for test in cell.tests if test not in tests]
         settings = own[0].preset, own[0].recipe, own[0].train
         config = FleetConfig(pool.name, pool.fingerprint, *settings, tuple(members))
-        existing = with_existing(config, runs, fleet_size)
-        fleets += [PlannedFleet(each, wanted, tests) for each, wanted in existing]
+        fleets += with_existing(PlannedFleet(config, members, tests), runs, fleet_size)
     return fleets
 
 
@@ -122,7 +121,7 @@ def table_fleets(
     return fleets_of(cells, request.splits, pool, runs, request.fleet_size)
 
 
-def chosen_rows(wanted: Sequence[str], options: Mapping[str, Any] | None = None) -> list[str]:
+def chosen_rows(wanted: Sequence[str], options: Mapping[str, Any]) -> list[str]:
     """The paper's rows, or the wanted ones: the paper's first, then any other method.
 
     Methods that cannot be imported, and options that one of them does not take, are refused.
@@ -141,35 +140,29 @@ def chosen_rows(wanted: Sequence[str], options: Mapping[str, Any] | None = None)
     if options and not methods:
         raise InputError("--options are of methods that refine; name one with --models")
     for name in methods:
-        refine.build(name, runs=1, **(options or {}))  # errors come before the work
+        refine.build(name, runs=1, **options)  # errors come before the work
     return rows
 
 
-def with_existing(
-    wanted: FleetConfig, runs: Path, fleet_size: int | None = None
-) -> list[tuple[FleetConfig, tuple[Member, ...]]]:
+def with_existing(fleet: PlannedFleet, runs: Path, fleet_size: int | None) -> list[PlannedFleet]:
     """The fleets of these settings below `runs` that hold wanted runs, and one for the missing runs.
 
-    Or several, of at most `fleet_size` runs. Each comes with its wanted runs. A finished fleet may hold
-    others too; an unfinished one is used only if all its runs are wanted.
+    Or several, of at most `fleet_size` runs. A finished fleet may hold others too; an unfinished one is
+    used only if all its runs are wanted.
     """
-    missing, configs = list(wanted.members), []
+    wanted, missing, fleets = fleet.config, [*fleet.wanted], list[PlannedFleet]()
     for path in sorted((runs / wanted.dataset / wanted.preset).glob("*/config.json")):
         begun = read_config(path)
         useful = [member for member in begun.members if member in missing]
         whole = len(useful) == len(begun.members) or (path.parent / MODEL_FILE).exists()
         if useful and whole and replace(begun, members=wanted.members) == wanted:
-            configs.append((begun, tuple(useful)))
+            fleets.append(PlannedFleet(begun, useful, fleet.tests))
             missing = [member for member in missing if member not in useful]
     size = fleet_size or max(1, len(missing))
     for first in range(0, len(missing), size):
         some = tuple(missing[first : first + size])
-        configs.append((replace(wanted, members=some), some))
-    return configs
-
-
-EPISODE_FIELDS = ("way", "shot", "query", "unlabeled", "distractors", "within_group")
-RECIPE_FIELDS = ("filters", "labeled_fraction", "precision", "encoder")
+        fleets.append(PlannedFleet(replace(wanted, members=some), some, fleet.tests))
+    return fleets
 
 
 def fleet_config(request: FleetRequest, pool: ImagePool) -> FleetConfig:
@@ -178,8 +171,8 @@ def fleet_config(request: FleetRequest, pool: ImagePool) -> FleetConfig:
     refine.add(request.encoder or "")
     chosen = presets.preset(request.preset, pool.name)
     recipe = chosen.recipe.with_updates(request.updates)
-    recipe = replace(recipe, **{k: v for k, v in given.items() if k in RECIPE_FIELDS})
-    shape = replace(chosen.train, **{k: v for k, v in given.items() if k in EPISODE_FIELDS})
+    recipe = replace(recipe, **{k: v for k, v in given.items() if k in vars(recipe)})
+    shape = replace(chosen.train, **{k: v for k, v in given.items() if k in vars(chosen.train)})
     model = refine.add(request.model)
     if model in (SUPERVISED, "basic"):
         model, shape = SUPERVISED, replace(shape, unlabeled=0, distractors=0)

@@ -94,7 +94,6 @@ def measured(
         "kind": "baseline",
         "dataset": pool.name,
         "preset": "ren2018",
-        "model": "",
         "features": kind,
         "options": {"scale_bug": True} if request.scale_bug else {},
     }

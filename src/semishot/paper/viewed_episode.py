@@ -6,6 +6,7 @@ Letters: N classes, H distractor classes, K support, M unlabeled, Q query images
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -61,7 +62,6 @@ def view_episode(request: EpisodeRequest, root: Path | None = None) -> ViewedEpi
     images = all_labeled(pool.of_split("test"))
     check_enough(images, shape)
     drawn = pool.images[streams_of(images, [request.seed], shape).draw(episode, 1)[0, 0]]
-    pixels = np.split(drawn, np.cumsum(shape.sizes)[:2])
     batch = torch.from_numpy(drawn)  # (B, C, H, W)
     points = batch.flatten(1) / 255 if model is None else model.embed(batch[None])[0]  # (B, D)
     embedded = torch.split(points, list(shape.sizes))
@@ -78,7 +78,11 @@ def view_episode(request: EpisodeRequest, root: Path | None = None) -> ViewedEpi
     n, h = shape.way, shape.distractors
     grid = ((n, shape.shot), (n + h, shape.unlabeled), (n, shape.query))
     predicted = [class_log_probs(query, p).argmax(-1).numpy() for p in (before, after)]
-    seen = [part.reshape(*g, *part.shape[1:]) for part, g in zip(pixels, grid, strict=True)]
+
+    def by_class(parts: Sequence[NDArray[Any]]) -> list[NDArray[Any]]:
+        return [part.reshape(*g, *part.shape[1:]) for part, g in zip(parts, grid, strict=True)]
+
+    seen = by_class(np.split(drawn, np.cumsum(shape.sizes)[:2]))
     return ViewedEpisode(
         title=f"{pool.name}, {name}",
         support=seen[0],
@@ -87,10 +91,7 @@ def view_episode(request: EpisodeRequest, root: Path | None = None) -> ViewedEpi
         before=predicted[0].reshape(grid[2]),
         after=predicted[1].reshape(grid[2]),
         weights=weights.double().numpy().reshape(grid[1]),
-        points=[
-            part.double().numpy().reshape(*g, part.shape[-1])
-            for part, g in zip(embedded, grid, strict=True)
-        ],
+        points=by_class([part.double().numpy() for part in embedded]),
         prototypes=(before.double().numpy(), after.double().numpy()),
     )
 

@@ -73,9 +73,11 @@ class Chart:
     @property
     def legend(self) -> list[tuple[Line, int, int]]:
         """Each line with the position of its entry."""
-        places = [divmod(index, self.in_a_row) for index in range(len(self.lines))]
-        at = [(220 * column, PLOT_HEIGHT + LEGEND_LINE * row) for row, column in places]
-        return [(line, x, y) for line, (x, y) in zip(self.lines, at, strict=True)]
+        across = self.in_a_row
+        return [
+            (line, 220 * (index % across), PLOT_HEIGHT + LEGEND_LINE * (index // across))
+            for index, line in enumerate(self.lines)
+        ]
 
     @cached_property
     def x_range(self) -> tuple[float, float]:
@@ -163,14 +165,12 @@ def learning_curves(folder: Path) -> Chart | None:
     if not len(losses) or not np.isfinite(losses).all():
         return None
     parts = np.array_split(np.arange(len(updates)), min(MOST_POINTS, len(updates)))
-    lines = []
-    models = list(dict.fromkeys(member.model for member in config.members))
-    looks = {model: look % LOOKS for look, model in enumerate(published.rows(models))}
-    for model in models:
-        runs = [run for run, member in enumerate(config.members) if member.model == model]
-        means = losses[:, runs].mean(1)
-        points = [(float(updates[part].mean()), float(means[part].mean())) for part in parts]
-        lines.append(Line(published.title(model), looks[model], points, marked=False))
+    methods, lines = [member.model for member in config.members], []
+    for look, model in enumerate(published.rows(methods)):
+        if runs := [run for run, method in enumerate(methods) if method == model]:
+            means = losses[:, runs].mean(1)
+            points = [(float(updates[part].mean()), float(means[part].mean())) for part in parts]
+            lines.append(Line(published.title(model), look % LOOKS, points, marked=False))
     s = config.shape
     episode = f"{s.way}-way {s.shot}-shot, M = {s.unlabeled}, H = {s.distractors}"
     title = f"{config.dataset}, preset {config.preset}, {episode}"

@@ -26,10 +26,6 @@ SEPARATIONS = {
     "average_precision": "average precision",
     "auroc_within_episode": "within episode",
 }
-MASK_NOTE = (
-    "How well a score separates distractors from other unlabeled images; `within episode` compares images of "
-    "one episode."
-)
 
 
 def masks_section(records: Sequence[MaskRecord]) -> Section:
@@ -45,25 +41,26 @@ def masks_section(records: Sequence[MaskRecord]) -> Section:
         f"Figure 7 ({first['dataset']}): mask values{other}",
         [masks_grid(records)],
         [again("figure-masks", request)],
-        MASK_NOTE,
+        "How well a score separates distractors from other unlabeled images; `within episode` compares "
+        "images of one episode.",
         mask_finding(records),
         masks_charts(records),
     )
 
 
-def settings_of_runs(records: Sequence[MaskRecord]) -> list[str]:
-    """The preset of each record, and if runs differ, its updates and changes."""
+def with_settings(records: Sequence[MaskRecord]) -> list[tuple[MaskRecord, str]]:
+    """Each record with its preset, and if runs differ, its updates and changes."""
     more = [(r["preset"], f"{r['updates']:,} updates", departures(r)) for r in records]
     several = len(set(more)) > 1
-    return [", ".join(filter(None, own)) if several else own[0] for own in more]
+    settings = [", ".join(filter(None, own)) if several else own[0] for own in more]
+    return list(zip(records, settings, strict=True))
 
 
 def masks_grid(records: Sequence[MaskRecord]) -> Grid:
     """Each score of each model over its splits, the masks first. Other settings are another row."""
     rows: list[list[GridCell]] = []
     for score, name in SCORES.items():
-        own = zip(records, settings_of_runs(records), strict=True)
-        known = [(r, setting) for r, setting in own if score in r["tells_distractors"]]
+        known = [run for run in with_settings(records) if score in run[0]["tells_distractors"]]
         for (setting, model), runs in grouped(known, lambda run: (run[1], run[0]["model"])).items():
             values: list[dict[str, Any]] = [{**r["tells_distractors"][score]} for r, _ in runs]
             numbers = [over_splits([value[of] for value in values]) for of in SEPARATIONS]
@@ -89,8 +86,8 @@ def mask_counts(records: Sequence[MaskRecord]) -> dict[str, list[int]]:
 
 def counted_together(records: Sequence[MaskRecord]) -> str:
     """The runs whose images `mask_counts` counts: `10 runs of ren2018`."""
-    settings = zip(records, settings_of_runs(records), strict=True)
-    kinds = Counter(setting for record, setting in settings if "mask_histogram" in record)
+    runs = with_settings(records)
+    kinds = Counter(setting for record, setting in runs if "mask_histogram" in record)
     return " and ".join(f"{counted(runs, 'run')} of {setting}" for setting, runs in kinds.items())
 
 

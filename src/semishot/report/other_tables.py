@@ -1,13 +1,13 @@
 """How a recipe was chosen, other measurements, and the lines that `evaluate` and `pick` print."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from semishot.errors import counted
 from semishot.paper import presets, published
 from semishot.report.paper_tables import COLUMNS
-from semishot.report.provenance import provenance
+from semishot.report.provenance import episode_of, provenance
 from semishot.report.render import grid_as_text
 from semishot.report.tables import Grid, GridCell, Number, Section, grouped, measured
 from semishot.training.config import SEMI_SUPERVISED_INFERENCE, SUPERVISED, Recipe
@@ -58,15 +58,11 @@ def others_section(others: Sequence[tuple[str, AccuracyRecord]]) -> Section:
 
 def other_row(pairs: Sequence[tuple[str, AccuracyRecord]]) -> list[GridCell]:
     name, r = pairs[0]
-    episode = (
-        f"{r['way']}-way {r['shot']}-shot, M = {r['unlabeled']}, H = {r['distractors']}, "
-        f"{r['query']} queries, {r['split']} classes"
-    )
     cell = measured(record for _, record in pairs)
     model, updates = published.title(r["model"]), Number(r["updates"], decimals=0)
     return [
-        *(model, cell.number() if cell else None, len(pairs), r["dataset"], r["preset"]),
-        *(updates, episode, departures(r) or None, name),
+        *(model, cell.number() if cell else None, len(pairs), r["dataset"], r["preset"], updates),
+        *(f"{episode_of(r)}, {r['split']} classes", departures(r) or None, name),
     ]
 
 
@@ -77,29 +73,26 @@ def departures(record: Record) -> str:
 
 
 def departed(record: Record) -> dict[str, Any] | None:
-    """Settings of recipe, training episode and refinement at test that are not the preset's, updates apart;
-    None if there is no such preset."""
+    """Settings of recipe, training episode and refinement at test that are not the preset's, updates apart,
+    by a name that says where they belong; None if there is no such preset."""
     if not presets.exists(record["preset"], record["dataset"]):
         return None
     preset = presets.preset(record["preset"], record["dataset"])
     refines = record["model"] not in (SUPERVISED, SEMI_SUPERVISED_INFERENCE)
-    usual = settings_of(
-        preset.recipe.with_updates(max(record["updates"], 1)).as_dict(),
-        preset.episode(record["shot"], record["distractors"], refines).as_dict(),
-        preset.at_test.get((record["model"], record["distractors"]), {}),
-    )
-    recipe, at_test = Recipe().as_dict() | record["recipe"], record.get("at_test", {})
-    own = settings_of(recipe, record["train"], at_test)
-    different = [k for k in usual | own if json.dumps(usual.get(k)) != json.dumps(own.get(k))]
-    return {name: own.get(name) for name in different}
-
-
-def settings_of(
-    recipe: Mapping[str, Any], train: Mapping[str, Any], at_test: Mapping[str, Any]
-) -> dict[str, Any]:
-    """All in one, by a name that says where it belongs."""
-    kinds = {"": recipe, "training ": train, "at test ": at_test}
-    return {kind + name: own[name] for kind, own in kinds.items() for name in own}
+    recipe = preset.recipe.with_updates(max(record["updates"], 1)).as_dict()
+    train = preset.episode(record["shot"], record["distractors"], refines).as_dict()
+    at_test = preset.at_test.get((record["model"], record["distractors"]), {})
+    kinds = {
+        "": (recipe, Recipe().as_dict() | record["recipe"]),
+        "training ": (train, record["train"]),
+        "at test ": (at_test, record.get("at_test", {})),
+    }
+    return {
+        kind + name: own.get(name)
+        for kind, (usual, own) in kinds.items()
+        for name in {**usual, **own}
+        if json.dumps(usual.get(name)) != json.dumps(own.get(name))  # a tuple is a list in a file
+    }
 
 
 # What `semishot evaluate` and `semishot pick` print: a line per run

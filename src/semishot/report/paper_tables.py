@@ -39,7 +39,6 @@ NOT_THE_TABLE = (
 )
 REPRODUCTIONS = ("ren2018", "ren2018-text")
 """Presets with the paper's recipe. A preset does not choose images: `data prepare` does."""
-OVERVIEW = ["table", "preset", "updates", "cells measured", "agree", "above", "below"]
 COLUMNS = {0: "no distractors", 5: "w/ distractors"}
 
 
@@ -114,17 +113,18 @@ def table_commands(table: published.PaperTable, records: Sequence[Record]) -> li
     """The command of each set of options: one has the same for all its methods."""
     commands = []
     for own in grouped(records, lambda r: json.dumps(r["options"])).values():
-        first, models = own[0], list(dict.fromkeys(r["model"] for r in own))
+        first, models = own[0], {r["model"] for r in own}
+        rows = tuple(row for row in published.rows(r["model"] for r in own) if row in models)
         shots = tuple(shot for shot in table.shots if shot in {r["shot"] for r in own})
         usual = presets.preset(first["preset"], first["dataset"]).models or published.MODELS
         request = TableRequest(
-            *(first["dataset"], first["preset"], len(split_seeds(own))),
-            () if shots == table.shots else shots,
-            ()
-            if {*models} == {*usual}
-            else tuple(m for m in published.rows(models) if m in models),
-            first["options"],
-            unusual_updates(first),
+            first["dataset"],
+            first["preset"],
+            splits=len(split_seeds(own)),
+            shots=() if shots == table.shots else shots,
+            models=() if models == {*usual} else rows,
+            options=first["options"],
+            updates=unusual_updates(first),
             partial=first.get("preparation") == PARTIAL,
         )
         commands.append(again(table.name, request))
@@ -175,7 +175,8 @@ def agreement(grid: Grid) -> str:
 
 def overview(made: Iterable[Section]) -> Grid:
     caption = "Cells that the paper has too, at the first M; |z| <= 2 agrees"
-    return Grid(caption, OVERVIEW, [section.summary for section in made if section.summary])
+    header = ["table", "preset", "updates", "cells measured", "agree", "above", "below"]
+    return Grid(caption, header, [section.summary for section in made if section.summary])
 
 
 # Accuracy over unlabeled images (Figures 4 and 6)
@@ -251,10 +252,10 @@ def table5_section(records: Sequence[BaselineRecord]) -> Section:
 
 def table5_grid(records: Sequence[BaselineRecord]) -> Grid:
     """One data set, beside the paper's numbers where it has a cell."""
-    orders = [*published.CLASSIFIERS], [*published.FEATURES]
+    classifiers, features = [*published.CLASSIFIERS], [*published.FEATURES]
 
     def order(r: BaselineRecord) -> tuple[int, bool, int]:
-        return orders[0].index(r["model"]), bool(r["options"]), orders[1].index(r["features"])
+        return classifiers.index(r["model"]), bool(r["options"]), features.index(r["features"])
 
     def title(r: BaselineRecord) -> str:
         label = f"{published.CLASSIFIERS[r['model']]} {published.FEATURES[r['features']]}"

@@ -65,9 +65,9 @@ def provenance(records: Sequence[Record]) -> dict[str, str]:
     recipes = (r["recipe"] for r in records if r["updates"])
     facts: dict[str, Iterable[str]] = {
         "split seeds": [f"Split seeds {_range(split_seeds(records), '{}')}"],
-        "test episodes": (_episode(r) for r in records),
+        "test episodes": (episode_of(r) for r in records),
         "episodes per split": (str(r["episodes"]) for r in records),
-        "training episodes": (_episode(r["train"]) for r in records if "way" in r["train"]),
+        "training episodes": (episode_of(r["train"]) for r in records if "way" in r["train"]),
         "recipe": (as_pairs(Recipe().as_dict() | recipe) for recipe in recipes),
         "training of a fleet": [f"{_range(trained)} s"] if trained else [],
         "typed": (r["command"] for r in records if "command" in r),
@@ -104,6 +104,14 @@ def code_and_data(records: Sequence[Record]) -> str:
     return ", ".join(f"{name} {' and '.join(each)}" for name, each in both.items() if each)
 
 
+def episode_of(shape: Mapping[str, Any]) -> str:
+    """The shape of an episode, of a record or as a record has that of the training."""
+    return (
+        f"{shape['way']}-way {shape['shot']}-shot, {shape['query']} queries, M = {shape['unlabeled']}, "
+        f"H = {shape['distractors']}"
+    )
+
+
 def day_of(date: str) -> str:
     """A date without its time."""
     return date.partition("T")[0]
@@ -131,13 +139,6 @@ def _range(values: Sequence[float], form: str = "{:,.1f}") -> str:
 
 def _each(texts: Iterable[str]) -> list[str]:
     return list(dict.fromkeys(texts))
-
-
-def _episode(shape: Mapping[str, Any]) -> str:
-    return (
-        f"{shape['way']}-way {shape['shot']}-shot, {shape['query']} queries, M = {shape['unlabeled']}, "
-        f"H = {shape['distractors']}"
-    )
 
 
 # Which images

@@ -2,7 +2,8 @@
 
 import base64
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from math import ceil
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +20,8 @@ from semishot.system.files import own_text, write_whole
 FOLDER = Path(__file__).parent
 PAGE_STYLE, CHART_STYLE = FOLDER / "page.css", FOLDER / "chart.css"
 """The styles that all pages, and all charts, share."""
-GAP, PLACE = 20, 'x="{}" y="{}" width="{}" height="{}"'
-"""Between the charts of a figure, and where one of them is."""
+GAP = 20
+"""Between the charts of a figure."""
 MISSING = "-"
 ORIGIN = ("device", "code and data", "date")
 """What Markdown shows of a section's provenance."""
@@ -109,21 +110,22 @@ def render(
     environment.filters["code"] = with_code
     css = Markup("").join(Markup(own_text(style)) for style in styles)
     run = Markup(own_text(script)) if script else Markup("")
-    known: Mapping[str, Any] = {"css": css, "script": run, "version": __version__}
     hashes = {"css_hash": digest(css), "script_hash": digest(run)}
-    return environment.get_template(template.name).render({**known, **hashes, **values})
+    page = environment.get_template(template.name)
+    return page.render(css=css, script=run, version=__version__, **hashes, **values)
 
 
 def write_figure(drawn: Sequence[Chart], out: Path) -> None:
     """Charts in one SVG, two in a row."""
     across, down = charts.WIDTH + GAP, max(chart.height for chart in drawn) + GAP
-    placed = []
-    for index, chart in enumerate(drawn):
-        row, column = divmod(index, 2)
-        at = GAP + column * across, GAP + row * down, charts.WIDTH, chart.height
-        placed.append((chart, Markup(PLACE.format(*at))))
-    size = {"width": min(2, len(drawn)) * across + GAP, "height": (row + 1) * down + GAP}
-    figure = {"placed": placed, **size}
+    figure = {
+        "width": min(2, len(drawn)) * across + GAP,
+        "height": ceil(len(drawn) / 2) * down + GAP,
+        "placed": [
+            (chart, GAP + index % 2 * across, GAP + index // 2 * down)
+            for index, chart in enumerate(drawn)
+        ],
+    }
     write_svg(render(FOLDER / "chart.svg", [CHART_STYLE], figure=figure, charts=charts), out)
 
 

@@ -57,11 +57,10 @@ def read_results(*sources: Path) -> Results:
             content = read_json(path)
             name = path.name if source.is_file() else path.relative_to(source).as_posix()
             name = path.as_posix() if name in results.files else name  # of another source too
-            if isinstance(content, dict) and "variants" in content:
+            keys = set(content) if isinstance(content, dict) else set()
+            if "variants" in keys:
                 results.choices[name] = as_choice(content, path)
-            elif not isinstance(content, dict) or not (
-                "benchmark" in content or content.keys() == TRAINING
-            ):
+            elif "benchmark" not in keys and keys != TRAINING:
                 results.files[name] = as_records(content, path)
         for log in sorted(source.rglob("log.jsonl")):  # none below a file
             if (log.parent / "config.json").exists() and real_path(log.parent) not in seen:
