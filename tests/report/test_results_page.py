@@ -91,12 +91,6 @@ def test_differences_are_taken_split_by_split():
     assert from_paper.ratio == round(from_paper.value / math.hypot(own, theirs), 1)
 
 
-def test_a_variant_without_the_cell_it_departs_from_is_named(tmp_path):
-    publish(changed("alone", [0.5]), tmp_path / "omniglot" / "ablations.json")
-    with pytest.raises(InputError, match=r"ablations\.json .*'alone' has no cell that it departs"):
-        markdown(tmp_path)
-
-
 NAMED = {
     "code": "a" * 12,
     "commit": "c" * 12,
@@ -167,12 +161,8 @@ def test_the_papers_data_and_the_authors_images_come_first(tmp_path):
     assert "| Table 1, omniglot, cubic-warped | ren2018 | 20,000 | 1 (of 10) | 0 | 0 | 1 |" in text
 
 
-def test_an_empty_or_broken_results_folder_is_named(tmp_path):
+def test_an_empty_results_folder_is_named(tmp_path):
     with pytest.raises(InputError, match="no result files"):
-        markdown(tmp_path)
-    (tmp_path / "omniglot").mkdir()
-    (tmp_path / "omniglot" / "ablations.json").write_text("{")
-    with pytest.raises(InputError, match=r"cannot read .*ablations\.json"):
         markdown(tmp_path)
 
 

@@ -98,16 +98,12 @@ def filled_page(page: Path, folder: Path) -> str:
             f"{page}: a marked table has a line `{BEGINS} FILE, 1-shot, M = 5 -->` and a line `{ENDS}`; "
             f"{count} have both"
         )
-
-    def filled(mark: re.Match[str]) -> str:
-        shot, unlabeled = int(mark["shot"]), int(mark["unlabeled"])
-        return f"{mark[1]}\n{marked_table(folder / mark['file'], shot, unlabeled)}\n\n{ENDS}"
-
-    return MARKED.sub(filled, text)
+    return MARKED.sub(lambda mark: f"{mark[1]}\n{marked_table(mark, folder)}\n\n{ENDS}", text)
 
 
-def marked_table(path: Path, shot: int, unlabeled: int) -> str:
-    """One shot and M of a table, as Markdown."""
+def marked_table(mark: re.Match[str], folder: Path) -> str:
+    """The shot and M of a result file that a mark names, as Markdown."""
+    path, shot, unlabeled = folder / mark["file"], int(mark["shot"]), int(mark["unlabeled"])
     if not path.is_file():
         raise InputError(f"there is no result file {path}")
     records = read_records(path)
