@@ -4,6 +4,7 @@ import errno
 import os
 import select
 import signal
+import sqlite3
 import sys
 import threading
 from collections.abc import Iterator
@@ -50,6 +51,9 @@ def one_line_errors() -> Iterator[None]:
             sys.exit(UNREAD)
         if isinstance(error, OSError):
             _end(_refusal(error), WRONG_USE if error.errno in NO_SUCH_PATH else REFUSED)
+        if isinstance(error, sqlite3.OperationalError):
+            advice = "make room, or close what uses it, and the same command continues"
+            _end(f"labels.sqlite cannot be written ({error}): {advice} where it stopped", REFUSED)
         if isinstance(error, MemoryError) or "allocate memory" in str(error):  # torch's message
             _end("not enough memory for what was asked; ask for less at a time", REFUSED)
         raise

@@ -78,6 +78,8 @@ def open_store(out: Path) -> "LabelStore":
     path = out / DATABASE
     try:
         return LabelStore(path)
+    except sqlite3.OperationalError:  # the disk refuses
+        raise
     except sqlite3.DatabaseError as error:
         raise InputError(
             f"cannot read {path} ({error}): it is damaged, or not semishot's; move it away, or choose "
