@@ -2,6 +2,7 @@
 
 import signal
 import subprocess
+import urllib.request
 from contextlib import closing
 from dataclasses import replace
 
@@ -50,6 +51,7 @@ def test_tabs_find_the_server_again_after_a_restart(asked):
 def test_a_signal_stops_the_server_and_says_that_answers_are_kept(asked, sent, code):
     with process(asked, stderr=subprocess.PIPE) as (server, address):
         assert address.startswith("http://127.0.0.1:")
+        urllib.request.urlopen(address).close()  # it is up
         server.send_signal(sent)
         said = server.stderr.read()
         assert server.wait(60) == code
