@@ -455,9 +455,11 @@ def test_the_cutoff_shows_at_once_what_it_would_do(tab):
         tab.page.locator("#cutoff-slider").evaluate(
             f"(it) => {{ it.value = {stop}; it.dispatchEvent(new Event('input')); }}"
         )
-        said = re.match(r"(\d+) of \d+ guesses", tab.text("#cutoff-text"))[1]
-        assert said == tab.text('.entry[data-view="none"] .count')
-        counts.append(int(said))
+        tab.wait(
+            """() => document.querySelector('#cutoff-text').textContent.trim().split(' of ')[0]
+              === document.querySelector('.entry[data-view="none"] .count').textContent"""
+        )
+        counts.append(int(re.match(r"(\d+) of \d+ guesses", tab.text("#cutoff-text"))[1]))
     assert counts[0] < counts[1]
 
 
