@@ -163,7 +163,7 @@ def _pivots(kernel: Array) -> tuple[list[int], Array]:
 
 @contextmanager
 def one_thread() -> Iterator[None]:
-    """Use one thread: blocks are small, and threads would mostly wait for each other."""
+    """Each product of a block has one thread; blocks are worked on side by side."""
     with BLAS.limit(limits=1):
         yield
 
